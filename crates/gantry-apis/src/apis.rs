@@ -1,6 +1,8 @@
-//! [`Apis`] keeps API profiles on disk, one JSON file each, and reads a file again when anybody changed it.
+//! [`Apis`] keeps API profiles on disk, one JSON file each, and reads a file again when anybody
+//! changed it.
 //!
-//! A broken file is never skipped silently: it is listed, and requests that it would cover are refused.
+//! A broken file is never skipped silently: it is listed, and requests that it would cover are
+//! refused.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -88,15 +90,15 @@ pub enum Saving {
 pub enum ApisError {
     #[error("cannot use the API profiles in {}: {cause}", .path.display())]
     Io { path: PathBuf, cause: io::Error },
-    #[error("there is an API profile \"{id}\" already")]
+    #[error("the API profile \"{id}\" already exists")]
     Exists { id: String },
     #[error("the API profile \"{id}\" has the same base_url; change that one, or remove it first")]
     SameBase { id: String },
     #[error("there is no API profile \"{id}\"{}", did_you_mean(near.as_deref()))]
     Unknown { id: String, near: Option<String> },
-    #[error("the API profile{} cannot be used{}", quoted(id), bullet_list(problems))]
+    #[error("the API profile{} is invalid{}", quoted(id), bullet_list(problems))]
     Invalid { id: String, problems: Vec<Violation> },
-    #[error("there are {MAX_PROFILES} API profiles already")]
+    #[error("there are already {MAX_PROFILES} API profiles; remove one first")]
     TooMany,
 }
 
@@ -203,8 +205,8 @@ impl Apis {
         inner.folder.replace(file_name(&profile.id), text.as_bytes()).map_err(failed)
     }
 
-    /// Removes a profile, broken or not; from then on it covers nothing. The count of requests stays, so
-    /// that removing and adding a profile does not reset its rate limits.
+    /// Removes a profile, broken or not; from then on it covers nothing. The count of requests
+    /// stays, so that removing and adding a profile does not reset its rate limits.
     pub fn remove(&self, id: &str) -> Result<(), ApisError> {
         let file = self.get(id)?;
         let failed = |cause| self.inner.failed(cause);
@@ -212,8 +214,9 @@ impl Apis {
         self.inner.folder.remove(file_name(file.id())).map_err(failed)
     }
 
-    /// Counts a request to a profile's API at `now`, or returns the limit that it would exceed. Requests
-    /// are counted per base URL, so that a second profile for the same API does not get a second quota.
+    /// Counts a request to a profile's API at `now`, or returns the limit that it would exceed.
+    /// Requests are counted per base URL, so that a second profile for the same API does not get a
+    /// second quota.
     pub fn count_request(&self, profile: &Profile, now: i64) -> Result<Result<(), RateLimited>, ApisError> {
         let key = NormalizedUrl::of(&profile.base_url).key();
         let taken = self.inner.rates.take(&key, &profile.rate_limit, now);
@@ -259,7 +262,7 @@ impl Inner {
             let name = name?;
             let Some(id) = profile_id(&name) else { continue };
             if fresh.len() == MAX_PROFILES {
-                return Err(io::Error::other("there are more than 1000 of them"));
+                return Err(io::Error::other("there are more than 1000 files"));
             }
             let known = cache.remove(&id);
             match self.load(&name, &id, known) {
@@ -313,7 +316,8 @@ fn file_name(id: &str) -> String {
     format!("{id}.json")
 }
 
-/// The profile id in a file name. Returns `None` for files that hold no profile, such as temporary files.
+/// The profile id in a file name. Returns `None` for files that hold no profile, such as temporary
+/// files.
 fn profile_id(name: &OsStr) -> Option<String> {
     let name = name.to_string_lossy();
     let id = name.strip_suffix(".json")?;
@@ -322,7 +326,7 @@ fn profile_id(name: &OsStr) -> Option<String> {
 
 fn parse(id: &str, bytes: &[u8]) -> Result<Profile, Arc<BrokenProfile>> {
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(BrokenProfile::new(id, "", "longer than 1 MiB"));
+        return Err(BrokenProfile::new(id, "", "has more than 1 MiB"));
     }
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|err| BrokenProfile::new(id, "", &format!("not JSON: {err}")))?;

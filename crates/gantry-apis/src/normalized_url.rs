@@ -2,7 +2,8 @@
 
 use url::{Origin, Url};
 
-/// An origin and a path, decoded as far as any server decodes it. The query and the fragment are dropped.
+/// An origin and a path, decoded as far as any server decodes it. The query and the fragment are
+/// dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NormalizedUrl {
     origin: Origin,
@@ -35,8 +36,8 @@ impl NormalizedUrl {
         self.segments.len()
     }
 
-    /// Whether the path holds dot segments that only some servers resolve, because they are encoded or carry
-    /// a parameter (`..;`). Different servers then serve different resources.
+    /// Whether the path holds dot segments that only some servers resolve, because they are encoded
+    /// or carry a parameter (`..;`). Different servers then serve different resources.
     pub(crate) fn is_ambiguous(&self) -> bool {
         let without_parameter = |segment: &[u8]| segment.iter().position(|byte| *byte == b';');
         self.segments.iter().any(|segment| {

@@ -45,7 +45,8 @@ pub struct ProfileDraft {
     /// What people call the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Where every path of the API begins, such as `https://api.example.com/v1`. Requests below it use this profile.
+    /// The base of all paths of the API, such as `https://api.example.com/v1`. Requests below it
+    /// use this profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// What the API is for, in a sentence or two.
@@ -57,7 +58,7 @@ pub struct ProfileDraft {
     /// How often the API may be called; enforced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
-    /// The requests worth knowing; at least one.
+    /// The important requests; at least one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Vec<Endpoint>>,
     /// How to use the API well; at least one.
@@ -69,7 +70,8 @@ pub struct ProfileDraft {
     /// Anything else worth knowing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<Vec<String>>,
-    /// Who made it, unless it is the operator's. Gantry sets this field, so the schema does not list it.
+    /// Who made it, unless it is the operator's. Gantry sets this field, so the schema does not
+    /// list it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub made_by: Option<String>,
@@ -114,13 +116,13 @@ impl RateLimit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
-    /// Needed: GET, POST, PUT, PATCH, DELETE or HEAD.
+    /// Required: GET, POST, PUT, PATCH, DELETE or HEAD.
     #[serde(default)]
     pub method: String,
-    /// Needed: from `base_url` on, such as `/users/{id}`.
+    /// Required: relative to `base_url`, such as `/users/{id}`.
     #[serde(default)]
     pub path: String,
-    /// Needed: what it does.
+    /// Required: what it does.
     #[serde(default)]
     pub description: String,
 }
@@ -139,8 +141,8 @@ pub struct Profile {
 }
 
 impl ProfileDraft {
-    /// Returns the fields that could be read and the problems of those that could not. A misspelt field
-    /// does not hide problems in other fields.
+    /// Returns the fields that could be read and the problems of those that could not. A misspelt
+    /// field does not hide problems in other fields.
     pub fn read(value: Value) -> (ProfileDraft, Vec<Violation>) {
         let mut problems = Vec::new();
         let mut value = value;
@@ -175,14 +177,15 @@ impl ProfileDraft {
     /// Returns the checked profile, or every problem in `value`.
     pub fn read_whole(value: Value) -> Result<Profile, Vec<Violation>> {
         if !value.is_object() {
-            let message = "a profile is a JSON object".to_owned();
+            let message = "must be a JSON object".to_owned();
             return Err(vec![Violation { path: String::new(), message }]);
         }
         let (draft, problems) = ProfileDraft::read(value);
         draft.check_after_read(problems)
     }
 
-    /// Checks a draft as [`ProfileDraft::check`] does, after [`ProfileDraft::read`] found `problems`.
+    /// Checks a draft as [`ProfileDraft::check`] does, after [`ProfileDraft::read`] found
+    /// `problems`.
     pub fn check_after_read(self, mut problems: Vec<Violation>) -> Result<Profile, Vec<Violation>> {
         let field = |problem: &Violation| problem.path.split('.').next().unwrap_or_default().to_owned();
         let unread: Vec<String> = problems.iter().map(field).collect();
@@ -220,8 +223,10 @@ impl ProfileDraft {
         let mut problems = Problems::default();
         let id = problems.text("id", self.id.as_deref(), "a short name for it");
         if !id.is_empty() && !is_id(&id) {
-            problems
-                .add("id", "1 to 64 lower-case letters, digits, - and _, beginning with a letter or digit");
+            problems.add(
+                "id",
+                "must be 1 to 64 lower-case letters, digits, - and _, and start with a letter or digit",
+            );
         }
         let name = problems.text("name", self.name.as_deref(), "what people call the API");
         let description = problems.text("description", self.description.as_deref(), "what the API is for");
@@ -239,7 +244,7 @@ impl ProfileDraft {
         let rate_limit = self.rate_limit.unwrap_or_default();
         for (window, _, limit) in rate_limit.windows() {
             if limit == 0 || limit > MAX_REQUESTS {
-                problems.add(&format!("rate_limit.requests_per_{window}"), "from 1 to 1000000");
+                problems.add(&format!("rate_limit.requests_per_{window}"), "must be from 1 to 1000000");
             }
         }
         match (base_url, auth, problems.found.is_empty()) {
@@ -262,7 +267,8 @@ impl Profile {
         NormalizedUrl::of(url).is_below(&NormalizedUrl::of(&self.base_url))
     }
 
-    /// Whether [`Profile::covers`] would hold if `url` had the other scheme, with default ports on both.
+    /// Whether [`Profile::covers`] would hold if `url` had the other scheme, with default ports on
+    /// both.
     pub fn covers_but_for_scheme(&self, url: &Url) -> bool {
         let usual = |url: &Url| url.port().is_none();
         self.base_url.scheme() != url.scheme()
@@ -299,10 +305,10 @@ pub(super) fn check_url(problems: &mut Problems, path: &str, text: &str) -> Opti
     };
     let before = problems.found.len();
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
-        problems.add(path, "must begin with https:// or http:// and name a host");
+        problems.add(path, "must start with https:// or http:// and have a host");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        problems.add(path, "must not hold a user name or password; put credentials into auth");
+        problems.add(path, "must not contain a user name or password; put credentials into auth");
     }
     if url.query().is_some() || url.fragment().is_some() {
         problems.add(path, "must end with its path: no ? and no #");
@@ -316,17 +322,17 @@ fn check_endpoints(problems: &mut Problems, endpoints: Option<&[Endpoint]>) {
         problems.add("endpoints", "missing: at least one {method, path, description}");
     }
     if endpoints.len() > MAX_ITEMS {
-        problems.add("endpoints", "more than 500");
+        problems.add("endpoints", "must have at most 500 entries");
     }
     for (number, endpoint) in endpoints.iter().enumerate().take(MAX_ITEMS) {
         let path = |field: &str| format!("endpoints.{number}.{field}");
         if endpoint.method.is_empty() {
             problems.add(&path("method"), &format!("missing: one of {}", METHODS.join(", ")));
         } else if !METHODS.contains(&endpoint.method.as_str()) {
-            problems.add(&path("method"), &format!("one of {}", METHODS.join(", ")));
+            problems.add(&path("method"), &format!("must be one of {}", METHODS.join(", ")));
         }
         if !endpoint.path.trim().is_empty() && !endpoint.path.starts_with('/') {
-            problems.add(&path("path"), "must begin with /");
+            problems.add(&path("path"), "must start with /");
         }
         problems.text(&path("path"), Some(&endpoint.path), "where it is");
         problems.text(&path("description"), Some(&endpoint.description), "what it does");
@@ -350,12 +356,12 @@ impl Problems {
         if text.is_empty() {
             self.add(path, &format!("missing: {what}"));
         } else if text.chars().count() > MAX_TEXT_CHARS {
-            self.add(path, "longer than 4000 characters");
+            self.add(path, "must have at most 4000 characters");
         }
         // Terminals execute control characters, and a line break would start a new entry in a list.
         let lines_are_fine = path != "id" && path != "name" && !path.ends_with(".path");
         if text.chars().any(|c| c.is_control() && !(lines_are_fine && matches!(c, '\n' | '\t'))) {
-            self.add(path, "must not hold control characters");
+            self.add(path, "must not contain control characters");
         }
         text.to_owned()
     }
@@ -370,18 +376,18 @@ impl Problems {
 
     fn items(&mut self, path: &str, items: &[String]) {
         if items.len() > MAX_ITEMS {
-            self.add(path, "more than 500");
+            self.add(path, "must have at most 500 entries");
         }
         for (number, item) in items.iter().enumerate().take(MAX_ITEMS) {
             self.text(&format!("{path}.{number}"), Some(item), "an entry must not be empty");
         }
     }
 
-    /// Reports that `word` is none of the `known` ones.
+    /// Reports that `word` is not one of the `known` ones.
     pub(super) fn one_of(&mut self, path: &str, word: &str, known: &[&str]) {
         let near = nearest(word, known.iter().copied());
         let hint = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
-        self.add(path, &format!("one of {}{hint}", known.join(", ")));
+        self.add(path, &format!("must be one of {}{hint}", known.join(", ")));
     }
 }
 

@@ -1,8 +1,8 @@
-//! [`Rates`] counts requests against rate limits. One file per API holds the times of its newest requests;
-//! all processes share it.
+//! [`Rates`] counts requests against rate limits. One file per API holds the times of its newest
+//! requests; all processes share it.
 //!
-//! The times are sorted. A window with limit N is full if the N-th newest request is still inside it, so
-//! one read per window decides.
+//! The times are sorted. A window with limit N is full if the N-th newest request is still inside
+//! it, so one read per window decides.
 
 use std::fs::File;
 use std::io;
@@ -36,8 +36,8 @@ impl Rates {
         Rates { folder }
     }
 
-    /// Counts a request at `now` (milliseconds since 1970), or returns the window that is full. A counted
-    /// request is on disk when this returns.
+    /// Counts a request at `now` (milliseconds since 1970), or returns the window that is full. A
+    /// counted request is on disk when this returns.
     pub(crate) fn take(&self, id: &str, limits: &RateLimit, now: i64) -> io::Result<Result<(), RateLimited>> {
         let Some(most) = limits.windows().map(|(_, _, limit)| u64::from(limit)).max() else {
             return Ok(Ok(()));
@@ -77,7 +77,8 @@ impl Rates {
     }
 }
 
-/// A file of sorted times, eight bytes each. The next write overwrites a part of a time that a crash left.
+/// A file of sorted times, eight bytes each. The next write overwrites a part of a time that a
+/// crash left.
 struct Times {
     file: File,
     count: u64,
@@ -132,8 +133,8 @@ impl Times {
         Ok(())
     }
 
-    /// Handles a clock that was set back: times in the future become `now`. Otherwise they would block
-    /// every request until the clock catches up.
+    /// Handles a clock that was set back: times in the future become `now`. Otherwise they would
+    /// block every request until the clock catches up.
     fn set_back(&mut self, now: i64) -> io::Result<()> {
         for index in (0..self.count).rev() {
             if self.at(index)? <= now {
@@ -199,8 +200,8 @@ mod tests {
         );
     }
 
-    /// A window never holds more requests than its limit, and a rejected request is not counted. The model
-    /// is a list of all accepted times.
+    /// A window never holds more requests than its limit, and a rejected request is not counted.
+    /// The model is a list of all accepted times.
     #[test]
     fn random_requests_agree_with_a_naive_count() {
         let seed: u64 = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
@@ -256,7 +257,8 @@ mod tests {
         assert_eq!(rates.take("a", &limits, 1_000_000).unwrap(), Ok(()));
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 8, "only times inside a window are kept");
         assert!(rates.take("a", &limits, 1_000_500).unwrap().is_err());
-        // The clock goes back an hour: a request fits after one second, not after an hour and a second.
+        // The clock goes back an hour: a request fits after one second, not after an hour and a
+        // second.
         assert!(rates.take("a", &limits, 1_000_000 - 3_600_000).unwrap().is_err());
         assert_eq!(rates.take("a", &limits, 1_001_000 - 3_600_000).unwrap(), Ok(()));
     }

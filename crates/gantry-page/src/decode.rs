@@ -18,18 +18,18 @@ const CONTEXT: usize = 1024;
 /// `<meta>` tag of a page or the declaration of an XML document. Without these, valid UTF-8 is
 /// UTF-8, and the rest is guessed. Invalid bytes become U+FFFD.
 pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
-    match judged(bytes, content_type) {
-        Judged::Text(text) => Cow::Borrowed(text),
-        Judged::Encoded { encoding, mark } => encoding.decode_without_bom_handling(&bytes[mark..]).0,
+    match detect(bytes, content_type) {
+        Detected::Text(text) => Cow::Borrowed(text),
+        Detected::Encoded { encoding, mark } => encoding.decode_without_bom_handling(&bytes[mark..]).0,
     }
 }
 
 /// Like [`decode`], for many bytes in little memory. Valid UTF-8 is converted in place. Anything
 /// else is decoded up to `limit` bytes of text. Returns true if there was more.
 pub fn decode_within(mut bytes: Vec<u8>, content_type: Option<&str>, limit: usize) -> (String, bool) {
-    let (encoding, mark) = match judged(&bytes, content_type) {
-        Judged::Text(_) => (UTF_8, 0),
-        Judged::Encoded { encoding, mark } => (encoding, mark),
+    let (encoding, mark) = match detect(&bytes, content_type) {
+        Detected::Text(_) => (UTF_8, 0),
+        Detected::Encoded { encoding, mark } => (encoding, mark),
     };
     bytes.drain(..mark);
     if encoding == UTF_8 || (encoding.is_ascii_compatible() && bytes.is_ascii()) {
@@ -46,8 +46,8 @@ pub fn decode_within(mut bytes: Vec<u8>, content_type: Option<&str>, limit: usiz
     (text, result == CoderResult::OutputFull)
 }
 
-/// `Judged` is the encoding of bytes before they are decoded.
-enum Judged<'a> {
+/// `Detected` is the encoding of bytes before they are decoded.
+enum Detected<'a> {
     Text(&'a str),
     Encoded {
         encoding: &'static Encoding,
@@ -56,20 +56,20 @@ enum Judged<'a> {
     },
 }
 
-fn judged<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Judged<'a> {
+fn detect<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Detected<'a> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
-        return Judged::Encoded { encoding, mark };
+        return Detected::Encoded { encoding, mark };
     }
     if let Some(encoding) = content_type.and_then(charset).or_else(|| declared(bytes, content_type)) {
-        return Judged::Encoded { encoding, mark: 0 };
+        return Detected::Encoded { encoding, mark: 0 };
     }
     match std::str::from_utf8(bytes) {
-        Ok(text) => Judged::Text(text),
+        Ok(text) => Detected::Text(text),
         // The text was cut inside a character, but the part before shows that it is UTF-8.
         Err(err) if err.error_len().is_none() && !bytes[..err.valid_up_to()].is_ascii() => {
-            Judged::Encoded { encoding: UTF_8, mark: 0 }
+            Detected::Encoded { encoding: UTF_8, mark: 0 }
         }
-        Err(_) => Judged::Encoded { encoding: guess(bytes), mark: 0 },
+        Err(_) => Detected::Encoded { encoding: guess(bytes), mark: 0 },
     }
 }
 
@@ -120,8 +120,8 @@ fn value_after(text: &[u8], name: &[u8]) -> Option<&'static Encoding> {
 fn guess(bytes: &[u8]) -> &'static Encoding {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     // ASCII says nothing about the encoding; some of it is kept as context.
-    let telling = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or(0);
-    let rest = &bytes[telling.saturating_sub(CONTEXT)..];
+    let first_non_ascii = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or(0);
+    let rest = &bytes[first_non_ascii.saturating_sub(CONTEXT)..];
     let start = &rest[..rest.len().min(GUESS_FROM)];
     detector.feed(start, start.len() == rest.len());
     detector.guess(None, Utf8Detection::Allow)

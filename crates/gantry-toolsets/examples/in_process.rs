@@ -1,5 +1,5 @@
-//! Measures what needs one process: the gate around an empty tool with a real audit log, and `Bash` beside its shell.
-//! Prints one line of JSON for `cargo xtask bench`.
+//! Measures in one process: the gate around an empty tool with a real audit log, and `Bash` against
+//! a bare shell. Prints one line of JSON for `cargo xtask bench`.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -41,7 +41,7 @@ async fn main() {
     let reading = gate_median(&gate, "reads").await;
     let before = audit.now.load(Ordering::SeqCst);
     let writing = gate_median(&gate, "writes").await;
-    // The outcome lines share a later sync, so a call costs one of its own and at most one more.
+    // Outcome records share a later sync, so a call costs one sync of its own and at most one more.
     let syncs = (audit.now.load(Ordering::SeqCst) - before) as f64 / CALLS as f64;
     let function = median((0..CALLS).map(|_| timed(|| drop(black_box(json!({"text": "x"}))))).collect());
     let (bash, direct) = bash_and_shell(audit.clone()).await;
@@ -56,7 +56,7 @@ async fn main() {
     );
 }
 
-/// The real log, counting how often a call waited for the disk.
+/// Wraps the real audit log and counts how often a call waited for the disk.
 struct Counting {
     log: AuditLog,
     now: AtomicUsize,
@@ -96,8 +96,8 @@ fn sync_median(folder: &std::path::Path) -> Duration {
     median(std::iter::repeat_with(one).take(300).collect())
 }
 
-/// `Bash true` through the gate, and the same shell started directly, in turns. A profile-free HOME keeps the login
-/// files of this machine from drowning the difference.
+/// Measures `Bash true` through the gate and the same shell started directly, alternately. An empty
+/// HOME keeps this machine's login files from hiding the difference.
 async fn bash_and_shell(audit: Arc<dyn AuditSink>) -> (Duration, Duration) {
     let shell = "/bin/bash";
     let bench = Bench::with(|parts| {
@@ -107,7 +107,8 @@ async fn bash_and_shell(audit: Arc<dyn AuditSink>) -> (Duration, Duration) {
             ("SHELL".into(), shell.into()),
         ];
     });
-    // The bench's own gate keeps its audit log in memory; this one waits for the disk, as the product does.
+    // The bench's own gate keeps its audit log in memory. This gate waits for the disk, as the
+    // product does.
     let registry = bench.gate.registry().clone();
     let gate = Gate::new(GateParts { registry, ..GateParts::new(audit, bench.results.clone()) });
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -117,7 +118,8 @@ async fn bash_and_shell(audit: Arc<dyn AuditSink>) -> (Duration, Duration) {
         let outcome = gate.call(call, "Bash", json!({"command": "true"})).await;
         ours.push(started.elapsed());
         assert!(matches!(outcome.answer, Answer::Success(_)));
-        // The engine starts its next keeper ahead; neither side is measured while it does.
+        // The engine prepares its next keeper in advance. Waiting keeps that out of both
+        // measurements.
         tokio::time::sleep(Duration::from_millis(5)).await;
         theirs.push(timed(|| {
             let mut command = std::process::Command::new(shell);

@@ -19,9 +19,9 @@ use gantry_tool::Tool;
 
 pub use http_request::{TokenCache, missing_secrets};
 
-use crate::{Listed, Machine, Native};
+use crate::{Machine, Native, ToolEntry};
 
-pub(crate) const TOOLS: &[Listed<Machine>] = &[
+pub(crate) const TOOLS: &[ToolEntry<Machine>] = &[
     (bash::NAME, bash::tool),
     (read_file::NAME, read_file::tool),
     (write_file::NAME, write_file::tool),
@@ -31,15 +31,15 @@ pub(crate) const TOOLS: &[Listed<Machine>] = &[
     (web_research::NAME, web_research::tool),
 ];
 
-/// The tools for what the gateway keeps.
-pub(crate) const KEPT_TOOLS: &[Listed<Native>] = &[
+/// Assistant tools that use the gateway's state ([`Native`]) and need no machine.
+pub(crate) const NATIVE_STATE_TOOLS: &[ToolEntry<Native>] = &[
     (memory_store::NAME, memory_store::tool),
     (memory_recall::NAME, memory_recall::tool),
     (ask_user::NAME, ask_user::tool),
 ];
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    // Without a provider of the operator's choice there is nothing to search with that could be relied on.
+    // `web_research` is offered only if the operator configured a search provider.
     let can_search = machine.web().search.is_configured();
     let usable = TOOLS.iter().filter(|(name, _)| can_search || *name != web_research::NAME);
     usable.map(|(_, tool)| tool(machine)).collect()

@@ -4,7 +4,7 @@ mod exec;
 mod read;
 mod write;
 
-use crate::{Listed, Machine};
+use crate::{Machine, ToolEntry};
 
-pub(crate) const TOOLS: &[Listed<Machine>] =
+pub(crate) const TOOLS: &[ToolEntry<Machine>] =
     &[(read::NAME, read::tool), (write::NAME, write::tool), (exec::NAME, exec::tool)];

@@ -1,4 +1,4 @@
-//! File work off the async threads, which stops when its call is cancelled.
+//! Runs file work on blocking threads and stops it when its call is cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +7,14 @@ use gantry_tool::ToolError;
 
 use crate::Ctx;
 
-/// Runs `work` on a blocking thread. The flag it gets turns true when the call is cancelled or dropped.
+/// Runs `work` on a blocking thread. Its flag becomes true when the call is cancelled or dropped.
 pub(crate) async fn blocking<T, W>(ctx: &Ctx, work: W) -> Result<T, ToolError>
 where
     T: Send + 'static,
     W: FnOnce(&Ctx, &AtomicBool) -> Result<T, ToolError> + Send + 'static,
 {
     let cancelled = Arc::new(AtomicBool::new(false));
-    // Dropped with this future, also when the call is dropped half way.
+    // Set when this future is dropped, also when the call is dropped half way.
     let _stop = SetOnDrop(cancelled.clone());
     let (own, flag) = (ctx.clone(), cancelled.clone());
     let mut task = tokio::task::spawn_blocking(move || work(&own, &flag));
@@ -25,7 +25,7 @@ where
             task.await
         }
     };
-    joined.unwrap_or_else(|err| Err(ToolError::internal(format!("file work did not end well: {err}"))))
+    joined.unwrap_or_else(|err| Err(ToolError::internal(format!("a file operation panicked: {err}"))))
 }
 
 struct SetOnDrop(Arc<AtomicBool>);

@@ -1,7 +1,8 @@
-//! The `gantry` toolset: what Gantry itself offers beside the five designs. Errors are `{"error": …}`.
+//! The `gantry` toolset: Gantry's own tools, which come from none of the five designs. Errors are
+//! `{"error": …}`.
 
 mod result_read;
 
-use crate::{Listed, Machine};
+use crate::{Machine, ToolEntry};
 
-pub(crate) const TOOLS: &[Listed<Machine>] = &[(result_read::NAME, result_read::tool)];
+pub(crate) const TOOLS: &[ToolEntry<Machine>] = &[(result_read::NAME, result_read::tool)];

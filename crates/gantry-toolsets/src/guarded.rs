@@ -1,4 +1,5 @@
-//! The guarded toolset: files contained in the workspace, listed commands in a kernel sandbox, the web.
+//! The guarded toolset: files contained in the workspace, allow-listed commands in a kernel
+//! sandbox, the web.
 
 mod apply_patch;
 mod file_list;
@@ -8,9 +9,9 @@ mod shell_exec;
 mod web_fetch;
 mod web_search;
 
-use crate::{Listed, Machine};
+use crate::{Machine, ToolEntry};
 
-pub(crate) const TOOLS: &[Listed<Machine>] = &[
+pub(crate) const TOOLS: &[ToolEntry<Machine>] = &[
     (file_read::NAME, file_read::tool),
     (file_write::NAME, file_write::tool),
     (file_list::NAME, file_list::tool),

@@ -1,6 +1,8 @@
-//! The toolsets: one folder each, one file a tool. Tools are thin; the engines below do the work.
+//! The toolsets: one folder per toolset, one file per tool. Tools are thin and call the engines
+//! below.
 //!
-//! [`all`] is the one list that feeds the registry, the command line, the documentation and the tests.
+//! [`all`] is the only list of tools. It feeds the registry, the command line, the documentation
+//! and the tests.
 
 mod assistant;
 mod basic;
@@ -36,31 +38,31 @@ pub use web::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings, Web};
 
 type Ctx = gantry_tool::Ctx<Machine>;
 
-/// A tool's name, and how it is made. Names are known before there is a machine to make tools for.
-type Listed<S> = (&'static str, fn(&Arc<S>) -> Tool);
+/// A tool's name and constructor. The name is known without a machine.
+type ToolEntry<S> = (&'static str, fn(&Arc<S>) -> Tool);
 
-fn make<S>(listed: &[Listed<S>], state: &Arc<S>) -> Vec<Tool> {
-    listed.iter().map(|(_, tool)| tool(state)).collect()
+fn make<S>(entries: &[ToolEntry<S>], state: &Arc<S>) -> Vec<Tool> {
+    entries.iter().map(|(_, tool)| tool(state)).collect()
 }
 
-fn names_of<S>(listed: &'static [Listed<S>]) -> impl Iterator<Item = &'static str> {
-    listed.iter().map(|(name, _)| *name)
+fn names_of<S>(entries: &'static [ToolEntry<S>]) -> impl Iterator<Item = &'static str> {
+    entries.iter().map(|(name, _)| *name)
 }
 
-/// Every tool, on this machine and on the agents' workspaces.
+/// Returns every tool on this machine and on the agents' workspaces.
 pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
     let mut tools: Vec<Tool> = node_tools(machine).into_iter().map(|tool| tool.on_node(LOCAL_NODE)).collect();
     tools.extend(make(native::TOOLS, native));
     tools.extend(make(guarded::TOOLS, machine));
     tools.extend(make(basic::TOOLS, machine));
     tools.extend(assistant::tools(machine));
-    tools.extend(make(assistant::KEPT_TOOLS, native));
+    tools.extend(make(assistant::NATIVE_STATE_TOOLS, native));
     tools.extend(make(gantry::TOOLS, machine));
     tools
 }
 
-/// The names of [`all`] tools and of [`gateway_tools`], those of nodes under their bare names. Tools that need a setting
-/// are named without it too.
+/// Returns the names of [`all`] tools and of [`gateway_tools`], with bare names for node tools. It
+/// includes tools that need a setting, whether or not it is set.
 pub fn names() -> impl Iterator<Item = &'static str> {
     node::names()
         .chain(names_of(native::TOOLS))
@@ -68,11 +70,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
         .chain(names_of(guarded::TOOLS))
         .chain(names_of(basic::TOOLS))
         .chain(names_of(assistant::TOOLS))
-        .chain(names_of(assistant::KEPT_TOOLS))
+        .chain(names_of(assistant::NATIVE_STATE_TOOLS))
         .chain(names_of(gantry::TOOLS))
 }
 
-/// The tools that a node contributes, under their bare names: the gateway puts the node's own before them.
+/// Returns the tools that a node contributes, with bare names. The gateway adds the node's prefix.
 pub fn node_tools(machine: &Arc<Machine>) -> Vec<Tool> {
     node::tools(machine)
 }

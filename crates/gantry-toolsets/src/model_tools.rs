@@ -1,28 +1,29 @@
-//! Tools that a model's maker runs: declared to models that have them, never called here.
+//! Tools that the model's provider runs. Gantry declares them to models that have them, and never
+//! calls them.
 
 use gantry_net::NetworkPolicy;
 use serde_json::{Value, json};
 
-/// A tool of the maker's own.
+/// A tool of the model's provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelTool {
     pub name: &'static str,
-    /// The versioned type by which the maker's API knows it.
+    /// The versioned type in the provider's API.
     pub kind: &'static str,
-    /// Whose API has it.
+    /// The API that has the tool.
     pub api: &'static str,
 }
 
-/// Searching the web on Anthropic's side.
+/// Web search by Anthropic.
 pub const ANTHROPIC_WEB_SEARCH: ModelTool =
     ModelTool { name: "web_search", kind: "web_search_20250305", api: "anthropic" };
 
-/// Every such tool.
+/// All provider tools.
 pub const MODEL_TOOLS: [ModelTool; 1] = [ANTHROPIC_WEB_SEARCH];
 
 impl ModelTool {
-    /// What goes into the list of tools of a request. None for an agent whose network is limited: what the maker reaches on
-    /// its behalf is out of our hands.
+    /// Returns the entry for a request's list of tools. Returns `None` for an agent with a limited
+    /// network, because Gantry cannot control what the provider reaches.
     pub fn declaration(&self, policy: &NetworkPolicy, max_uses: Option<u32>) -> Option<Value> {
         if *policy != NetworkPolicy::AllowAll {
             return None;
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn web_search_is_declared_to_agents_with_an_open_network_alone() {
+    fn web_search_is_declared_only_with_an_open_network() {
         let [tool] = MODEL_TOOLS;
         assert_eq!(
             tool.declaration(&NetworkPolicy::AllowAll, None),

@@ -1,5 +1,5 @@
-//! The `native` toolset: an agent's workspace in object storage, and a look at the gateway. Success is
-//! `{"ok": true, "result": …}`, an error `{"ok": false, "error": …}`.
+//! The `native` toolset: an agent's workspace in object storage, and information about the gateway.
+//! Success is `{"ok": true, "result": …}`, an error is `{"ok": false, "error": …}`.
 
 mod config_get;
 mod delete_file;
@@ -18,7 +18,7 @@ use gantry_store::{Memories, ObjectError, Objects};
 use gantry_tool::{Done, ToolError, done};
 use serde_json::Value;
 
-use crate::Listed;
+use crate::ToolEntry;
 
 pub use endpoint::Endpoint;
 pub(crate) use node_services::gateway_tool_names;
@@ -30,16 +30,16 @@ pub use workspace::{SkillSource, WorkspacePath};
 
 type Ctx = gantry_tool::Ctx<Native>;
 
-/// What the native tools, and those that remember, are made with.
+/// `Native` is the state of the native tools and the memory tools.
 pub struct Native {
     objects: Objects,
-    /// The configuration in force, secrets masked before it came here.
+    /// The configuration in effect, with secrets already masked.
     config: Value,
     pub(crate) memories: Memories,
 }
 
 impl Native {
-    /// `config` is shown to agents: secrets must be masked in it.
+    /// Creates the state. Agents can read `config`, so its secrets must be masked.
     pub fn new(objects: Objects, config: Value, memories: Memories) -> Native {
         Native { objects, config, memories }
     }
@@ -49,25 +49,27 @@ impl Native {
     }
 }
 
-/// A failure of the object store in a tool's words.
+/// Converts an error of the object store.
 fn object_error(err: ObjectError) -> ToolError {
     match err {
         ObjectError::BadKey(why) => ToolError::input(why),
-        ObjectError::Changed { .. } => ToolError::failed(err.to_string()).with_hint("try again"),
+        ObjectError::Changed { .. } => ToolError::failed(err.to_string()).with_hint("retry"),
         other => ToolError::failed(other.to_string()),
     }
 }
 
-/// The largest file that the tools of the workspace read and write: what one has written the other can read.
+/// The largest file that the workspace tools read and write. Both limits are equal, so every
+/// written file is readable.
 const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// As [`object_error`], for a file that is read whole: one that is too large is named as the caller knows it.
+/// Like [`object_error`], for a file that is read whole; the error for a file that is too large has
+/// the caller's path.
 fn reading_error(path: &WorkspacePath) -> impl Fn(ObjectError) -> ToolError {
     let shown = path.shown().to_owned();
     move |err| match err {
         ObjectError::TooLarge { size, limit, .. } => {
             let hint = format!(
-                "`gantry transfer gsv:{shown} NODE:PATH` (gsv__Transfer) takes it to a machine, of any size"
+                "`gantry transfer gsv:{shown} NODE:PATH` (gsv__Transfer) copies a file of any size to a machine"
             );
             ToolError::failed(format!("{shown} has {size} bytes, at most {limit} can be read at once"))
                 .with_hint(hint)
@@ -76,7 +78,7 @@ fn reading_error(path: &WorkspacePath) -> impl Fn(ObjectError) -> ToolError {
     }
 }
 
-pub(crate) const TOOLS: &[Listed<Native>] = &[
+pub(crate) const TOOLS: &[ToolEntry<Native>] = &[
     (read_file::NAME, read_file::tool),
     (write_file::NAME, write_file::tool),
     (edit_file::NAME, edit_file::tool),

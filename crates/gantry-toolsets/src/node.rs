@@ -1,4 +1,5 @@
-//! The `node` toolset: a shell with sessions, and files by path, on the machine itself. Errors are `{"error": …}`.
+//! The `node` toolset: a shell with sessions, and files by path, on a machine. Errors are
+//! `{"error": …}`.
 
 mod bash;
 mod command_note;
@@ -13,7 +14,7 @@ mod read;
 mod restarts;
 mod sessions;
 mod shell_run;
-mod walked;
+mod skipped;
 mod write;
 
 use std::sync::Arc;
@@ -25,10 +26,10 @@ use crate::Machine;
 pub use command_note::CommandNote;
 pub use process_end::process_end;
 
-/// A tool's name, and how it is made with the sessions that `Bash` and `Process` share.
-type Listed = (&'static str, fn(&Arc<Machine>, &Arc<sessions::Sessions>) -> Tool);
+/// A tool's name and constructor. `Bash` and `Process` share the sessions.
+type ToolEntry = (&'static str, fn(&Arc<Machine>, &Arc<sessions::Sessions>) -> Tool);
 
-const TOOLS: &[Listed] = &[
+const TOOLS: &[ToolEntry] = &[
     (bash::NAME, bash::tool),
     (process::NAME, process::tool),
     (read::NAME, |machine, _| read::tool(machine)),
@@ -52,7 +53,7 @@ mod tests {
     use crate::testing::Bench;
 
     #[test]
-    fn tools_report_the_capabilities_and_hints_of_the_design() {
+    fn tools_report_the_capabilities_and_hints_of_the_seed() {
         let bench = Bench::new();
         let rows: Vec<_> = ["Bash", "Process", "Read", "Write", "Edit", "Glob", "Grep"]
             .into_iter()

@@ -1,9 +1,10 @@
-//! A bench for tools: a real machine in a temporary directory behind a real gate. JSON in, JSON out.
+//! `Bench` is a test fixture for tools: a real machine in a temporary directory behind a real gate.
+//! JSON in, JSON out.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "tests set up their own world"
+    reason = "tests prepare their own files"
 )]
 
 pub mod web_server;
@@ -28,7 +29,7 @@ use crate::{
     gateway_tools,
 };
 
-/// What `gsv__ConfigGet` shows on a bench: a configuration as the binary hands it over, masked.
+/// The configuration that `gsv__ConfigGet` shows on a bench, already masked.
 pub const MASKED_CONFIG: &str =
     r#"{"session": {"dmScope": "main"}, "list": [1, 2], "apiKeys": {"openai": "[masked]"}}"#;
 
@@ -52,26 +53,26 @@ impl Bench {
         Bench::with(|_| {})
     }
 
-    /// A bench whose machine is changed before its tools are made.
+    /// Creates a bench whose machine is changed before its tools are created.
     pub fn with(change: impl FnOnce(&mut MachineParts)) -> Bench {
         let folder = folder();
         let processes = Processes::new(processes_options(&folder));
         Bench::over(folder, processes, change)
     }
 
-    /// A bench whose background commands outlive it; see [`Bench::restart`].
+    /// Creates a bench whose background commands outlive it; see [`Bench::restart`].
     pub async fn surviving() -> Bench {
         let folder = folder();
         let processes = Processes::recover(processes_options(&folder)).await.unwrap();
         Bench::over(folder, processes, |_| {})
     }
 
-    /// The same machine, after its gantry has gone and come back.
+    /// Returns the same machine after a restart of its gantry process.
     pub async fn restart(self) -> Bench {
         self.restart_with(|_| {}).await
     }
 
-    /// As [`Bench::restart`], with the machine changed as in [`Bench::with`].
+    /// Like [`Bench::restart`], with the machine changed as in [`Bench::with`].
     pub async fn restart_with(self, change: impl FnOnce(&mut MachineParts)) -> Bench {
         let Bench { folder, gate, processes, .. } = self;
         drop((gate, processes));
@@ -125,14 +126,14 @@ impl Bench {
         Bench { folder, gate, audit, results, native, processes }
     }
 
-    /// Gives the tools a gateway whose nodes these are.
+    /// Connects the tools to a gateway with these nodes.
     pub fn connect(&self, nodes: Arc<dyn NodeServices>) {
         for tool in gateway_tools(self.native.objects(), Some(nodes)) {
             self.gate.registry().replace(tool);
         }
     }
 
-    /// The workspace of every call, by its real path.
+    /// The real path of the workspace of every call.
     pub fn workspace(&self) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join("workspace")
     }
@@ -142,7 +143,7 @@ impl Bench {
         self.folder.path().canonicalize().unwrap().join("data")
     }
 
-    /// The secrets of the data directory, as the operator's commands have them.
+    /// The secrets of the data directory, as the operator's commands use them.
     pub fn secrets(&self) -> Secrets {
         Secrets::new(&DataDir::new(self.data()), None)
     }
@@ -151,7 +152,7 @@ impl Bench {
         Apis::new(&DataDir::new(self.data()))
     }
 
-    /// Writes a file of the workspace, with its parents.
+    /// Writes a file in the workspace and creates its parents.
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.workspace().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -159,23 +160,23 @@ impl Bench {
         path
     }
 
-    /// Reads a file of the workspace as text.
+    /// Reads a file in the workspace as text.
     pub fn read(&self, path: impl AsRef<Path>) -> String {
         std::fs::read_to_string(self.workspace().join(path)).unwrap()
     }
 
-    /// Puts an object of the store.
+    /// Stores an object.
     pub async fn put_object(&self, key: &str, content: impl Into<Vec<u8>>) {
         self.native.objects().put(key, content.into(), "text/plain").await.unwrap();
     }
 
-    /// An object of the store as text.
+    /// Returns an object as text.
     pub async fn object(&self, key: &str) -> Option<String> {
         let object = self.native.objects().get(key, u64::MAX).await.unwrap()?;
         Some(String::from_utf8(object.bytes.to_vec()).unwrap())
     }
 
-    /// Every key of the store.
+    /// Returns every key of the object store.
     pub async fn object_keys(&self) -> Vec<String> {
         let listing = self.native.objects().list("", Depth::All).await.unwrap();
         listing.objects.into_iter().map(|object| object.key).collect()
@@ -185,14 +186,14 @@ impl Bench {
         Call::new(Principal::Operator, Surface::Cli, self.workspace())
     }
 
-    /// A call made as a guided agent.
+    /// Returns a call of a guided agent.
     pub fn agent_call(&self, id: &str) -> Call {
         let mut call = Call::new(Principal::Agent { id: id.into() }, Surface::Cli, self.workspace());
         call.autonomy = gantry_tool::Autonomy::Guided;
         call
     }
 
-    /// Calls as the operator. An error is `Err` with the shape a user would see.
+    /// Calls a tool as the operator. An error is `Err` with the shape that a user would see.
     pub async fn call(&self, name: &str, input: Value) -> Result<Value, Value> {
         self.call_as(self.operator_call(), name, input).await
     }
@@ -202,7 +203,7 @@ impl Bench {
     }
 }
 
-/// A gateway that answers by rote and tells what it was asked.
+/// A gateway with fixed answers that repeats its arguments in them.
 #[derive(Debug, Default)]
 pub struct ScriptedNodes;
 
@@ -221,8 +222,8 @@ impl NodeServices for ScriptedNodes {
     ) -> ToolFuture<'_, Transferred> {
         let approved: Vec<_> =
             call.approved.iter().map(|asked| format!("{}: {}", asked.tool, asked.rule)).collect();
-        let said = format!("{} {source} {destination} {}", call.agent, approved.join(", "));
-        let mime = Some(said.trim_end().to_owned());
+        let description = format!("{} {source} {destination} {}", call.agent, approved.join(", "));
+        let mime = Some(description.trim_end().to_owned());
         Box::pin(async {
             Ok(Transferred {
                 bytes_transferred: 42,
@@ -242,8 +243,8 @@ pub fn reach_this_machine(parts: &mut MachineParts) {
         Client::new(ClientOptions { allowed_ranges: loopback.to_vec(), ..ClientOptions::default() });
 }
 
-/// With the data directory's secrets and profiles, and search providers at an address where nobody listens: tests do not
-/// search the real web.
+/// Uses the secrets and profiles of the data directory, and search providers at a closed port, so
+/// that tests do not search the real web.
 fn web(data: &Path) -> crate::Web {
     let data = DataDir::new(data.to_owned());
     let secrets = Secrets::new(&data, None);
@@ -279,15 +280,15 @@ pub fn set_variable(parts: &mut MachineParts, name: &str, value: impl Into<OsStr
     parts.variables.push((name.into(), value.into()));
 }
 
-/// This process's environment with a home of its own, and nothing of it elsewhere: login files of the real one are slow,
-/// and not for tests to run.
+/// Returns this process's environment with the bench's home directory and without variables that
+/// point to the real home: its login files are slow and must not run in tests.
 fn variables(root: &Path) -> Vec<(OsString, OsString)> {
     let of_home = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "ZDOTDIR", "BASH_ENV", "ENV"];
     let others = std::env::vars_os().filter(|(name, _)| !of_home.iter().any(|known| name == known));
     others.chain([("HOME".into(), root.join("home").into())]).collect()
 }
 
-/// The keeper that the build of `gantry-process` leaves beside the test binaries.
+/// The keeper that the build of `gantry-process` leaves next to the test binaries.
 pub(crate) fn keeper() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().find(|folder| folder.join("gantry-keeper").is_file());

@@ -1,10 +1,10 @@
-//! The names and the attributes of all tools.
+//! Tests of the names and attributes of all tools.
 
 use gantry_tool::{Effect, Property, Tool, ToolScope};
 
 use crate::testing::Bench;
 
-/// With every setting that a tool needs, and the tools that live with the agents.
+/// Returns a bench with every setting that a tool needs, and with the agents' tools.
 fn bench() -> Bench {
     let bench = Bench::with(|parts| {
         parts.web.search.searxng_url = Some("https://searx.example".into());
@@ -19,7 +19,7 @@ fn bare(tool: &Tool) -> &str {
     tool.name().strip_prefix("local__").unwrap_or(tool.name())
 }
 
-/// The bare names of the tools for which something holds, sorted.
+/// Returns the bare names of the tools that match, sorted.
 fn those(holds: impl Fn(&Tool) -> bool) -> String {
     let entries = bench().gate.registry().entries();
     let mut names: Vec<&str> = entries.iter().filter(|tool| holds(tool)).map(|tool| bare(tool)).collect();
@@ -32,7 +32,7 @@ fn having(property: Property) -> String {
 }
 
 #[test]
-fn names_are_those_of_the_tools_that_are_made() {
+fn names_match_the_created_tools() {
     let bench = bench();
     let entries = bench.gate.registry().entries();
     let mut made: Vec<&str> = entries.iter().map(|tool| bare(tool)).collect();
@@ -44,7 +44,7 @@ fn names_are_those_of_the_tools_that_are_made() {
 }
 
 #[test]
-fn default_selections_have_one_tool_of_each_kind() {
+fn default_selections_are_complete() {
     assert_eq!(
         having(Property::OfferedToClients),
         "Bash Edit Glob Grep Process Read Write result_read tool::web_fetch tool::web_search"
@@ -58,7 +58,7 @@ fn default_selections_have_one_tool_of_each_kind() {
 }
 
 #[test]
-fn collectors_have_the_tools_of_the_design() {
+fn collectors_have_the_tools_of_the_seed() {
     assert_eq!(
         having(Property::Collects),
         "ask_user http_request memory_recall memory_store read_file web_research"
@@ -66,13 +66,13 @@ fn collectors_have_the_tools_of_the_design() {
 }
 
 #[test]
-fn only_a_tool_that_bounds_the_depth_is_left_to_its_children() {
+fn child_starting_tools_declare_whether_depth_is_bounded() {
     assert_eq!(having(Property::StartsChildren), "spawn_agent tool::agent_spawn");
     assert_eq!(having(Property::StartsUnboundedChildren), "spawn_agent");
 }
 
 #[test]
-fn isolated_children_have_neither_storage_nor_sessions() {
+fn isolated_children_have_no_storage_and_no_sessions() {
     assert_eq!(
         having(Property::HoldsOwnerData),
         "gsv__DeleteFile gsv__EditFile gsv__ReadFile gsv__SessionSend gsv__SessionsList gsv__Transfer \
@@ -81,7 +81,7 @@ fn isolated_children_have_neither_storage_nor_sessions() {
 }
 
 #[test]
-fn a_gateway_without_a_machine_has_what_works_on_the_gateway() {
+fn gateway_without_a_machine_has_the_tools_that_need_none() {
     assert_eq!(
         those(|tool| !tool.needs_machine()),
         "ask_user gsv__ConfigGet gsv__DeleteFile gsv__EditFile gsv__LogsGet gsv__ReadFile gsv__SessionSend \
@@ -91,13 +91,13 @@ fn a_gateway_without_a_machine_has_what_works_on_the_gateway() {
 }
 
 #[test]
-fn tools_that_poll_or_resume_say_so() {
+fn polling_and_resumable_tools_are_marked() {
     assert_eq!(those(Tool::is_polling), "Process gsv__LogsGet");
     assert_eq!(those(Tool::is_resumable), "spawn_agent tool::agent_send tool::agent_spawn");
 }
 
 #[test]
-fn effects_of_all_tools() {
+fn every_tool_declares_its_effects() {
     let with = |effect: Effect| those(|tool| tool.has_effect(effect));
     assert_eq!(with(Effect::RunsCommands), "Bash Process bash exec tool::shell_exec");
     assert_eq!(
@@ -113,9 +113,9 @@ fn effects_of_all_tools() {
     assert_eq!(with(Effect::StartsAgents), "spawn_agent tool::agent_spawn");
 }
 
-/// What the roles deny by effect is what their lists named before tools declared effects.
+/// The roles deny by effect exactly the tools that their lists of names denied before.
 #[test]
-fn a_list_of_effects_denies_the_tools_that_have_them() {
+fn denied_effects_deny_the_tools_that_have_them() {
     let deny = |effects: &[Effect]| {
         let deny: Vec<String> = effects.iter().map(|effect| effect.selector()).collect();
         let scope = ToolScope::new(None, &deny).unwrap();

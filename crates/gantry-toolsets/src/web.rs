@@ -1,4 +1,4 @@
-//! What the web tools of all toolsets work with.
+//! The clients and settings that the web tools of all toolsets share.
 
 pub(crate) mod search;
 pub(crate) mod untrusted;
@@ -16,20 +16,20 @@ use crate::assistant::TokenCache;
 
 pub use search::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings};
 
-/// The client, and how the operator has set up the tools that use it.
+/// The client and the operator's settings of the web tools.
 #[derive(Debug, Clone)]
 pub struct Web {
     pub client: Client,
-    /// Of an answer to `http_request`, in bytes.
+    /// The most bytes of a response that `http_request` shows.
     pub http_response_limit: usize,
     pub search: SearchSettings,
-    /// Hosts to which credentials may go without TLS, beside this machine.
+    /// Hosts other than this machine to which credentials may go without TLS.
     pub plain_hosts: Vec<HostPattern>,
-    /// What `secret:NAME` stands for; without them no credential can be sent.
+    /// The values of `secret:NAME`; without them no credential can be sent.
     pub secrets: Option<Secrets>,
-    /// Without them no request is covered by a profile, and none can be made.
+    /// The API profiles; without them no profile covers a request, and none can be created.
     pub apis: Option<Apis>,
-    /// For what tools keep by themselves; what they answer is masked by the gate.
+    /// Masks text that tools store themselves; the gate masks their answers.
     pub masker: Masker,
     /// Access tokens that were fetched for profiles.
     pub tokens: Arc<TokenCache>,
@@ -53,25 +53,26 @@ impl Default for Web {
 }
 
 impl Web {
-    /// What cannot be opened cannot be masked: rather than show a stored value, nothing is fetched.
+    /// Fails if the secrets cannot be read: they could not be masked, so nothing may be fetched.
     pub(crate) fn knows_its_secrets(&self) -> Result<(), ToolError> {
         match self.secrets.as_ref().map(Secrets::all) {
             None | Some(Ok(_)) => Ok(()),
             Some(Err(err)) => Err(ToolError::failed(format!(
-                "{err}; the web tools stay closed, since stored values could not be masked in what they show"
+                "{err}; web tools are disabled, because stored secrets could not be masked in their results"
             ))
-            .with_hint("the operator can see what to do with `gantry doctor`")),
+            .with_hint("ask the operator to run `gantry doctor`")),
         }
     }
 }
 
-/// When work that may take this long has to be over: never later than the call itself.
+/// Returns the deadline of an operation with this limit, at most the deadline of the call.
 pub(crate) fn deadline(call: &Call, limit: Duration) -> Instant {
     let own = Instant::now() + limit;
     call.deadline.map_or(own, |deadline| own.min(deadline.into()))
 }
 
-/// At most `limit` bytes of a body, and never a part of a known secret at their end: what follows the limit is looked at, too.
+/// Returns at most `limit` bytes of a body. Reads past the limit, so that the end is never a part
+/// of a known secret.
 pub(crate) async fn read_whole_secrets(
     body: Body,
     limit: usize,
@@ -85,17 +86,17 @@ pub(crate) async fn read_whole_secrets(
     Ok(ReadBody { bytes, cut: true })
 }
 
-/// What the guard refuses is a denial, the rest is how the world is.
+/// Converts an error of the guarded client. An address that it refuses is a denial.
 pub(crate) fn net_error(err: &NetError) -> ToolError {
     let hint = match err {
         NetError::NotAllowed { listed: true, .. } => {
-            "the operator can add it to the agent's isolation.allowedHosts, and restart the gateway"
+            "ask the operator to add it to the agent's isolation.allowedHosts and to restart the gateway"
         }
         NetError::NotAllowed { listed: false, .. } => {
-            "the operator can change the agent's isolation.networkPolicy, or its isolation.level if that is air-gapped"
+            "ask the operator to change the agent's isolation.networkPolicy, or its isolation.level if that is air-gapped"
         }
         NetError::ForbiddenAddress { .. } | NetError::ForbiddenName { .. } => {
-            "the operator can open it with web.allowedHosts in gantry.toml, and restart the gateway"
+            "ask the operator to add it to web.allowedHosts in gantry.toml and to restart the gateway"
         }
         _ => return ToolError::failed(err.to_string()),
     };

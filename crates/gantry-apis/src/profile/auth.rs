@@ -35,25 +35,26 @@ pub struct AuthDraft {
     /// query: the parameter's name, such as `api_key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_param: Option<String>,
-    /// header, query: `secret:NAME`, or with words before it, such as `Token secret:NAME`.
+    /// header, query: `secret:NAME`, or with a word before it, such as `Token secret:NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// oauth2: where tokens are fetched.
+    /// oauth2: the token endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
     /// oauth2: the client's id, or `secret:NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// oauth2: `secret:NAME`; stored for the host of `token_url` and for the API's own.
+    /// oauth2: `secret:NAME`, stored for the host of `token_url` and for the API's host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
     /// oauth2: scopes, with spaces between them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// oauth2: whether id and secret go as `basic` authorization (the default) or in the `body`.
+    /// oauth2: `basic` sends id and secret as basic authorization (the default), `body` in the
+    /// body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_style: Option<String>,
-    /// What else there is to know.
+    /// Further instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
 }
@@ -129,7 +130,8 @@ pub(super) fn check_auth(problems: &mut Problems, draft: Option<&AuthDraft>) -> 
             };
             let client_id = fields.plain("client_id", &draft.client_id);
             let client_secret = fields.credential("client_secret", &draft.client_secret, Prefix::Nothing);
-            // An invalid URL is already reported; the placeholder lets the check go on to the other fields.
+            // An invalid URL is already reported; the placeholder lets the check go on to the other
+            // fields.
             let token_url = token_url.or_else(|| Url::parse("https://unknown.invalid").ok())?;
             Auth::OAuth2 { token_url, client_id, client_secret, scope: draft.scope.clone(), style }
         }
@@ -164,7 +166,7 @@ fn reject_unused(problems: &mut Problems, draft: &AuthDraft, kind: &str, seen: &
     ];
     for (name, value) in given {
         if value.is_some() && !seen.contains(&name) {
-            problems.add(&format!("auth.{name}"), &format!("not used by type {kind}; leave it out"));
+            problems.add(&format!("auth.{name}"), &format!("is not used by type {kind}; leave it out"));
         }
     }
 }
@@ -182,7 +184,7 @@ impl Fields<'_> {
         let path = format!("auth.{name}");
         let text = self.problems.text(&path, value.as_deref(), &format!("type {} needs it", self.kind));
         if text.contains(['\n', '\t']) {
-            self.problems.add(&path, "must not hold control characters");
+            self.problems.add(&path, "must not contain control characters");
         }
         text
     }
@@ -191,15 +193,16 @@ impl Fields<'_> {
         let name = self.plain("header_name", value);
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if !name.bytes().all(allowed) {
-            self.problems.add("auth.header_name", "not the name of a header");
+            self.problems.add("auth.header_name", "is not a header name");
         }
         if is_clients_own(&name) {
-            self.problems.add("auth.header_name", "set by the client itself, from the URL and the body");
+            self.problems.add("auth.header_name", "is set by the client from the URL and the body");
         }
         name
     }
 
-    /// Checks a credential given by name. The error never quotes the text: it may be the credential itself.
+    /// Checks a credential given by name. The error never quotes the text: it may be the credential
+    /// itself.
     fn credential(&mut self, name: &'static str, value: &Option<String>, prefix: Prefix) -> String {
         let text = self.plain(name, value);
         let found: Vec<_> = references(&text).collect();
@@ -211,7 +214,7 @@ impl Fields<'_> {
         if !text.is_empty() && !by_name {
             self.problems.add(
                 &format!("auth.{name}"),
-                "must name a stored secret as secret:NAME, never hold the credential itself; the operator \
+                "must name a stored secret as secret:NAME, not contain the credential itself; the operator \
                  stores one with `gantry secrets set NAME --host HOST`",
             );
         }
@@ -219,8 +222,8 @@ impl Fields<'_> {
     }
 }
 
-/// Whether the text is empty or one word such as `Token `, `ApiKey=` or `SSWS `. Digits are rejected because
-/// credentials contain them.
+/// Whether the text is empty or one word such as `Token `, `ApiKey=` or `SSWS `. Digits are
+/// rejected because credentials contain them.
 fn is_word(before: &str) -> bool {
     let word = before.trim_end_matches([' ', '=', ':']);
     before.len() <= MAX_WORD && word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')

@@ -1,4 +1,4 @@
-//! `api_setup` makes, changes, removes and shows API profiles.
+//! `api_setup` creates, updates, deletes and shows API profiles.
 
 use std::sync::Arc;
 
@@ -12,12 +12,13 @@ use serde_json::{Map, Value};
 use crate::blocking::blocking;
 use crate::{Ctx, Machine};
 
-mod operators;
+mod ownership;
 
-/// Manage API profiles. A profile teaches how to use one API and what `http_request` does for it by itself: it attaches
-/// the credentials and keeps to the rate limits for every request below `base_url`. Once there is a profile, requests to
-/// APIs without one are refused. A change counts at once. Credentials are written by name, as `secret:NAME`; the operator
-/// stores them with `gantry secrets set NAME --host HOST`.
+/// Manage API profiles. A profile describes how to use one API. For every request below its
+/// `base_url`, `http_request` attaches its credentials and applies its rate limits. Once any
+/// profile exists, requests to APIs without one are refused. Changes apply at once. Write
+/// credentials as `secret:NAME`; the operator stores them with `gantry secrets set NAME --host
+/// HOST`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -25,15 +26,16 @@ struct Input {
     action: Action,
     /// The profile's id; for update, delete and view.
     id: Option<String>,
-    /// For create: id, name, base_url, description, auth, endpoints, guidelines and avoid are needed. For update: what is to
-    /// change; the rest stays, and null takes away rate_limit or notes. Of a profile that the operator made, base_url and auth
-    /// stay as they are, and limits can only become stricter.
+    /// create needs id, name, base_url, description, auth, endpoints, guidelines and avoid. update
+    /// takes the fields to change; null removes rate_limit or notes. In a profile that the operator
+    /// made, base_url and auth cannot change, and limits can only become stricter.
     #[serde(default)]
     #[schemars(schema_with = "described")]
     profile: Option<Value>,
 }
 
-/// What a profile looks like. Anything is let through: the gate would tell what has the wrong shape and hide what is missing.
+/// The schema of a profile. It accepts any value, because the gate would report wrong types but
+/// hide missing fields; `read` reports both.
 fn described(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [generator.subschema_for::<ProfileDraft>(), {}]})
 }
@@ -64,8 +66,10 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     blocking(&ctx, move |ctx, _| {
         let web = ctx.state.web();
-        let apis =
-            web.apis.as_ref().ok_or_else(|| ToolError::unavailable("no API profiles are kept here"))?;
+        let apis = web
+            .apis
+            .as_ref()
+            .ok_or_else(|| ToolError::unavailable("this process has no store for API profiles"))?;
         let Input { action, id, profile } = input;
         let unwanted = match action {
             Action::List => [id.as_ref().map(|_| "id"), profile.as_ref().map(|_| "profile")],
@@ -73,12 +77,12 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
             Action::Create | Action::Update => [None, None],
         };
         if let Some(field) = unwanted.into_iter().flatten().next() {
-            return Err(ToolError::input(format!("{field} is not used by this action; leave it out")));
+            return Err(ToolError::input(format!("this action does not use {field}; leave it out")));
         }
         match action {
             Action::List => list(apis),
-            Action::View => view(apis, &wanted(id)?),
-            Action::Delete => delete(ctx, apis, &wanted(id)?),
+            Action::View => view(apis, &required_id(id)?),
+            Action::Delete => delete(ctx, apis, &required_id(id)?),
             Action::Create => create(ctx, apis, id, profile),
             Action::Update => update(ctx, apis, id, profile),
         }
@@ -87,7 +91,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     .await
 }
 
-fn wanted(id: Option<String>) -> Result<String, ToolError> {
+fn required_id(id: Option<String>) -> Result<String, ToolError> {
     id.ok_or_else(|| {
         ToolError::input("this action needs the id of a profile").with_hint("action list shows them")
     })
@@ -101,7 +105,7 @@ fn list(apis: &Apis) -> Result<String, ToolError> {
     Ok(files.iter().map(|file| format!("{}\n", line(file))).collect())
 }
 
-/// One line for a list.
+/// One line of the list.
 fn line(file: &ApiFile) -> String {
     match file {
         ApiFile::Profile(profile) => {
@@ -110,7 +114,7 @@ fn line(file: &ApiFile) -> String {
                 description.lines().next().unwrap_or_default().chars().take(200).collect();
             format!("{id}: {name}, {base_url}: {description}")
         }
-        ApiFile::Broken(broken) => format!("{}: CANNOT BE USED: {}", broken.id, joined(&broken.problems)),
+        ApiFile::Broken(broken) => format!("{}: INVALID: {}", broken.id, joined(&broken.problems)),
     }
 }
 
@@ -119,15 +123,15 @@ fn view(apis: &Apis, id: &str) -> Result<String, ToolError> {
         ApiFile::Profile(profile) => serde_json::to_string_pretty(&profile.draft)
             .map_err(|err| ToolError::internal(format!("a profile did not serialise: {err}"))),
         ApiFile::Broken(broken) => Err(ToolError::failed(format!(
-            "the API profile \"{id}\" cannot be used: {}",
+            "the API profile \"{id}\" is invalid: {}",
             joined(&broken.problems)
         ))
-        .with_hint("create it anew after delete, or the operator mends its file")),
+        .with_hint("delete it and create it again, or ask the operator to fix its file")),
     }
 }
 
 fn delete(ctx: &Ctx, apis: &Apis, id: &str) -> Result<String, ToolError> {
-    operators::may_delete(ctx, &apis.get(id).map_err(api_error)?)?;
+    ownership::may_delete(ctx, &apis.get(id).map_err(api_error)?)?;
     apis.remove(id).map_err(api_error)?;
     Ok(format!("Deleted the API profile {id}. It no longer applies."))
 }
@@ -136,11 +140,11 @@ fn create(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> R
     let (mut draft, problems) = read(given.unwrap_or_else(|| Map::new().into()))?;
     same_id(id.as_deref(), &draft)?;
     draft.id = draft.id.or(id);
-    draft.made_by = operators::maker(ctx);
+    draft.made_by = ownership::maker(ctx);
     let profile = checked(draft, problems)?;
-    operators::may_create(ctx, &profile, &apis.list().map_err(api_error)?)?;
+    ownership::may_create(ctx, &profile, &apis.list().map_err(api_error)?)?;
     apis.save(&profile, Saving::New).map_err(api_error)?;
-    Ok(told(ctx, "Created", &profile))
+    Ok(saved_text(ctx, "Created", &profile))
 }
 
 fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> Result<String, ToolError> {
@@ -154,35 +158,35 @@ fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> R
         .collect();
     let (draft, mut problems) = read(given)?;
     same_id(id.as_deref(), &draft)?;
-    let id = wanted(id.or_else(|| draft.id.clone()))?;
+    let id = required_id(id.or_else(|| draft.id.clone()))?;
     let old = apis.get(&id).map_err(api_error)?;
     let mut draft = match &old {
         ApiFile::Profile(old) => draft.over(&old.draft),
-        // What cannot be read has nothing to keep: the whole profile has to be given.
+        // An unreadable profile has no fields to keep, so the update must give the whole profile.
         ApiFile::Broken(_) => ProfileDraft { id: Some(id.clone()), ..draft },
     };
-    if operators::maker(ctx).is_none() {
-        // Whoever changes it has looked at it.
+    if ownership::maker(ctx).is_none() {
+        // A profile that the operator updates belongs to the operator from then on.
         draft.made_by = None;
     }
     for name in nulls {
         match name.as_str() {
             "rate_limit" => draft.rate_limit = None,
             "notes" => draft.notes = None,
-            _ => problems.push(Violation { path: name, message: "cannot be taken away".into() }),
+            _ => problems.push(Violation { path: name, message: "cannot be removed".into() }),
         }
     }
     let profile = checked(draft, problems)?;
     if matches!(&old, ApiFile::Profile(old) if old.draft == profile.draft) {
         return Err(ToolError::input(format!("nothing in profile changes the API profile \"{id}\""))
-            .with_hint("give the fields that are to change"));
+            .with_hint("give the fields to change, with new values"));
     }
-    operators::may_update(ctx, &old, &profile, &apis.list().map_err(api_error)?)?;
+    ownership::may_update(ctx, &old, &profile, &apis.list().map_err(api_error)?)?;
     apis.save(&profile, Saving::Changed).map_err(api_error)?;
-    Ok(told(ctx, "Updated", &profile))
+    Ok(saved_text(ctx, "Updated", &profile))
 }
 
-/// A profile that can be saved and used, or everything that is wrong with it.
+/// Returns a profile that can be saved and used, or lists every problem with it.
 fn checked(draft: ProfileDraft, problems: Vec<Violation>) -> Result<Profile, ToolError> {
     let profile = draft.check_after_read(problems).map_err(|problems| unusable(&problems))?;
     match check_address(&profile.base_url) {
@@ -194,15 +198,15 @@ fn checked(draft: ProfileDraft, problems: Vec<Violation>) -> Result<Profile, Too
     }
 }
 
-/// Who made a profile is not for the caller to say.
+/// Parses the given profile. Callers cannot set `made_by`.
 fn read(given: Value) -> Result<(ProfileDraft, Vec<Violation>), ToolError> {
     if !given.is_object() {
-        let message = "a profile is a JSON object, not a text or a list".to_owned();
+        let message = "must be a JSON object, not a string or an array".to_owned();
         return Err(unusable(&[Violation { path: "profile".into(), message }]));
     }
     let (draft, mut problems) = ProfileDraft::read(given);
     if draft.made_by.is_some() {
-        problems.push(Violation { path: "made_by".into(), message: "kept by Gantry; leave it out".into() });
+        problems.push(Violation { path: "made_by".into(), message: "is set by Gantry; leave it out".into() });
     }
     Ok((draft, problems))
 }
@@ -216,7 +220,7 @@ fn same_id(id: Option<&str>, draft: &ProfileDraft) -> Result<(), ToolError> {
     }
 }
 
-fn told(ctx: &Ctx, what: &str, profile: &Profile) -> String {
+fn saved_text(ctx: &Ctx, what: &str, profile: &Profile) -> String {
     let missing = super::http_request::missing_secrets(ctx.state.web(), profile);
     let mut text =
         format!("{what} the API profile {}. It applies to requests below {}.", profile.id, profile.base_url);

@@ -1,4 +1,4 @@
-//! `ask_user` asks the person whom the agent works for.
+//! `ask_user` asks the person that the agent works for.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ type Ctx = gantry_tool::Ctx<Native>;
 
 const MAX_QUESTIONS: usize = 10;
 const MAX_CHARS: usize = 2_000;
-/// When nobody could answer.
+/// The answer when no person can be asked; the seed document fixes this text.
 const NOT_AVAILABLE: &str = "Interactive input not available";
 
-/// Ask the user instead of guessing a preference or a decision. Give options whenever the possible answers are few; leave
-/// them out for what is truly open. Several questions at once go into `questions`.
+/// Ask the user instead of guessing a preference or a decision. Give options when the possible
+/// answers are few; omit them for open questions. Put several questions into `questions`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// The question; beside `questions`, what they are about.
+    /// The question, or the heading above `questions`.
     question: Option<String>,
-    /// 2 to 5 clear, distinct answers to choose from. Another answer may be given all the same.
+    /// 2 to 5 clear, distinct answers to choose from. The user may still answer otherwise.
     options: Option<Vec<String>>,
-    /// Several questions, shown side by side; at most 10.
+    /// Several questions at once; at most 10.
     questions: Option<Vec<Tab>>,
 }
 
@@ -33,7 +33,7 @@ struct Input {
 struct Tab {
     /// The question.
     question: String,
-    /// A word or two for its tab.
+    /// A short title, one or two words.
     header: Option<String>,
     /// 2 to 5 answers to choose from.
     options: Option<Vec<String>>,
@@ -42,7 +42,7 @@ struct Tab {
 pub(super) const NAME: &str = "ask_user";
 
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
-    // What somebody says to their agent is for nobody else, whoever had the agent ask.
+    // Answers are private: an untrusted page may have prompted the agent to ask.
     Tool::new(NAME, Toolset::Assistant, native, run)
         .read_only()
         .labels(&[Label::Private])
@@ -70,11 +70,11 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     }))
 }
 
-/// What is asked, or which rule between the fields is broken.
+/// Returns the questions to ask, or an error if the fields contradict each other.
 fn questions(input: Input) -> Result<Vec<UserQuestion>, ToolError> {
     let asked = match (input.question, input.options, input.questions) {
         (_, Some(_), Some(_)) => {
-            return Err(ToolError::input("options belong to each of the questions when there are several"));
+            return Err(ToolError::input("with questions, give options inside each question"));
         }
         (mut heading, None, Some(tabs)) => tabs
             .into_iter()
@@ -88,18 +88,22 @@ fn questions(input: Input) -> Result<Vec<UserQuestion>, ToolError> {
         (Some(question), options, None) => {
             vec![UserQuestion { question, heading: None, header: None, options: options.unwrap_or_default() }]
         }
-        (None, _, None) => return Err(ToolError::input("there is no question")),
+        (None, _, None) => return Err(ToolError::input("give question or questions")),
     };
     if asked.is_empty() || asked.len() > MAX_QUESTIONS {
-        return Err(ToolError::input(format!("there are 1 to {MAX_QUESTIONS} questions")));
+        return Err(ToolError::input(format!("questions must have 1 to {MAX_QUESTIONS} items")));
     }
     for one in &asked {
         let texts = std::iter::once(&one.question).chain(&one.heading).chain(&one.header).chain(&one.options);
         if texts.into_iter().any(|text| text.trim().is_empty() || text.chars().count() > MAX_CHARS) {
-            return Err(ToolError::input(format!("questions and options have 1 to {MAX_CHARS} characters")));
+            return Err(ToolError::input(format!(
+                "each question and option must have 1 to {MAX_CHARS} characters"
+            )));
         }
         if !one.options.is_empty() && !(2..=5).contains(&one.options.len()) {
-            return Err(ToolError::input("a question has 2 to 5 options, or none"));
+            return Err(ToolError::input(
+                "options must have 2 to 5 items; leave it out for an open question",
+            ));
         }
     }
     Ok(asked)
@@ -122,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_answer_is_told_as_it_is_and_several_by_their_questions() {
+    async fn single_answer_is_returned_bare_and_several_with_their_questions() {
         let one = json!({"question": "Deploy?", "options": ["Yes", "No"]});
         assert_eq!(check(one.clone(), Some(vec!["Yes"])).await, Ok(json!("Yes")));
         let two = json!({"questions": [{"question": "Where?"}, {"question": "When?", "options": ["now", "later"]}]});
@@ -131,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_question_beside_several_is_their_heading() {
+    async fn question_is_the_heading_of_questions() {
         let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let bench = Bench::new();
         let mut call = Call::new(Principal::Operator, Surface::Agent, "/".into());
@@ -152,7 +156,7 @@ mod tests {
         assert!(check(blank, Some(vec!["here"])).await.is_err());
     }
 
-    /// A page may have had the agent ask for it.
+    /// An untrusted page may have prompted the agent to ask.
     #[tokio::test]
     async fn answers_are_private() {
         let bench = Bench::new();
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rules_between_the_fields_are_kept_and_without_a_user_it_says_so() {
+    async fn contradicting_fields_are_rejected_and_a_missing_user_is_reported() {
         for wrong in [
             json!({}),
             json!({"question": "x", "options": ["only"]}),

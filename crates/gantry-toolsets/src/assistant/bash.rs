@@ -1,4 +1,4 @@
-//! `bash` runs a command line and returns what it printed. A command that fails is an error.
+//! `bash` runs a command line and returns its standard output. A command that fails is an error.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,21 +16,22 @@ use crate::run_to_end::{network_note, offline, run_to_end};
 use crate::{Ctx, Machine};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
-/// Of each stream.
+/// The limit for each stream.
 const MAX_OUTPUT_BYTES: usize = 10 * 1024 * 1024;
 
-/// Run a shell command in the workspace and return its standard output. If it fails, the result is an error with
-/// standard output, standard error and, on the last line, the exit code, the signal or the timeout. The shell is
-/// `bash -c` (`sh -c` where there is no bash), not a login shell; its standard input is empty; its environment holds
-/// no credentials. Whatever the command leaves running in the background is ended with it. Of each stream the first
-/// 10 MiB are kept.
+/// Run a shell command in the workspace and return its standard output. If it fails, the result is
+/// an error with standard output, standard error and, on the last line, the exit code, the signal
+/// or the timeout. The shell is `bash -c` (`sh -c` without bash), not a login shell. Its standard
+/// input is empty and its environment holds no credentials. Background processes are killed when
+/// the command ends. The first 10 MiB of each stream are returned.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// The command line.
     #[schemars(length(min = 1))]
     command: String,
-    /// Milliseconds until the command and all it started are ended (default 120000, two minutes). 0 means no timeout.
+    /// Milliseconds until the command and its processes are killed (default 120000). 0 means no
+    /// timeout.
     #[serde(default = "default_timeout_ms")]
     timeout_ms: u64,
 }
@@ -60,7 +61,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let workspace = workspace.await?;
     let Input { command, timeout_ms } = input;
     let mut command = Command::new(shell(), Cwd::Dir(workspace.fd)).args(["-c", &command]);
-    command.env = ctx.state.listed_variables(&ctx.call);
+    command.env = ctx.state.allowed_variables(&ctx.call);
     command.timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
     command.capture = Capture::Separate { stdout: MAX_OUTPUT_BYTES, stderr: MAX_OUTPUT_BYTES };
     command.sandbox = ctx.state.shell_sandbox(&ctx.call);
@@ -81,15 +82,15 @@ fn success_text(finished: Finished) -> String {
     let Finished { stdout, stderr, .. } = finished;
     match (stdout.total_bytes, stderr.total_bytes) {
         (0, 0) => "(no output)".to_owned(),
-        (0, count) => format!("(no output; {count} bytes on standard error, which 2>&1 would show)"),
-        _ => whole("standard output", stdout),
+        (0, count) => format!("(no output; {count} bytes on standard error; add 2>&1 to see them)"),
+        _ => stream_text("standard output", stdout),
     }
 }
 
 fn failure_text(finished: Finished, timeout_ms: u64, offline: bool) -> String {
     let Finished { stdout, stderr, ended, .. } = finished;
     let mut text = String::new();
-    let streams = [whole("standard output", stdout), whole("standard error", stderr)];
+    let streams = [stream_text("standard output", stdout), stream_text("standard error", stderr)];
     for part in streams.iter().filter(|part| !part.is_empty()) {
         text.push_str(part);
         if !part.ends_with('\n') {
@@ -97,38 +98,38 @@ fn failure_text(finished: Finished, timeout_ms: u64, offline: bool) -> String {
         }
     }
     if offline {
-        text.push_str("(the command ran without network: no sockets can be opened)\n");
+        text.push_str("(the command ran without network access)\n");
     }
     if ended.survivors > 0 {
-        text.push_str(&format!("({} processes could not be ended)\n", ended.survivors));
+        text.push_str(&format!("({} processes could not be killed)\n", ended.survivors));
     }
-    text.push_str(&how_it_ended(&ended, timeout_ms));
+    text.push_str(&exit_text(&ended, timeout_ms));
     text
 }
 
-fn how_it_ended(ended: &Ended, timeout_ms: u64) -> String {
+fn exit_text(ended: &Ended, timeout_ms: u64) -> String {
     match (ended.timed_out, ended.exit.signal, ended.exit.code) {
         (true, _, _) => format!("timed out after {timeout_ms} ms"),
         (false, Some(signal), _) => format!("killed by {signal}"),
         (false, None, Some(code)) => format!("exit code {code}"),
-        (false, None, None) => "exit code unknown: the process that watched the command was lost".to_owned(),
+        (false, None, None) => "exit code unknown: the keeper process was lost".to_owned(),
     }
 }
 
-/// What a stream held; a cut is said at its end.
-fn whole(name: &str, stream: Stream) -> String {
+/// Returns a stream's text, with a note at the end if it was truncated.
+fn stream_text(name: &str, stream: Stream) -> String {
     let Stream { mut text, total_bytes, truncated } = stream;
     if truncated {
         if !text.ends_with('\n') {
             text.push('\n');
         }
         text.push_str(&format!(
-            "({name} was cut: these are the first {MAX_OUTPUT_BYTES} of {total_bytes} bytes)"
+            "({name} was truncated to the first {MAX_OUTPUT_BYTES} of {total_bytes} bytes)"
         ));
     }
     text
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+#[expect(clippy::disallowed_methods, reason = "tests inspect the file system directly")]
 mod tests;

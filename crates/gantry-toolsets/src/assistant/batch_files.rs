@@ -1,4 +1,5 @@
-//! `batch_files` renames, moves or changes many files at once: first the whole plan, then the changes.
+//! `batch_files` renames, moves or changes many files at once. It checks the whole plan before the
+//! first change.
 
 mod apply;
 mod name_pattern;
@@ -26,43 +27,46 @@ const LIMITS: Limits = Limits { files: 10_000, looked_at: 200_000 };
 
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Files that match.
+    /// The most files that may match.
     files: usize,
-    /// Files and directories, matching or not.
+    /// The most files and directories that the walk visits, matching or not.
     looked_at: usize,
 }
 
-/// Rename, move or change many files at once. Works on the files in `directory` and its subdirectories (at most 10
-/// levels down) whose names match `pattern`; symbolic links and `.git` are left alone. At most 10,000 files may match,
-/// among at most 200,000 files and directories.
-/// All targets are checked before the first change, and no existing file is ever overwritten by a rename or a move:
-/// if one target is taken, or two files would get the same one, nothing is changed. If a rename or move fails half
-/// way, those already done are undone. Use `dry_run` first to see what would happen.
+/// Rename, move or change many files at once. Works on the files in `directory` and its
+/// subdirectories (at most 10 levels down) whose names match `pattern`. Symbolic links and `.git`
+/// are skipped. At most 10,000 files may match, among at most 200,000 files and directories. All
+/// targets are checked before the first change. A rename or move never overwrites a file: if a
+/// target exists, or two files would get the same one, nothing changes. If a rename or move fails
+/// half way, those already done are undone. Use `dry_run` first to see the changes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Which file names to take, as a whole: `*` stands for any characters, also none, `?` for exactly one, all else
-    /// for itself. Case matters. It is compared with the name only, never with the path.
+    /// Matches whole file names: `*` is any characters or none, `?` exactly one. Case matters. It
+    /// is compared with the name only, never with the path.
     #[schemars(length(min = 1, max = 255))]
     pattern: String,
-    /// The directory to work in; a relative one starts at the workspace.
+    /// The directory; a relative path starts at the workspace.
     #[schemars(length(min = 1))]
     directory: String,
-    /// `rename` needs `rename_to`, `move` needs `destination`, `transform` needs `find` and `replace`.
+    /// `rename` needs `rename_to`, `move` needs `destination`, `transform` needs `find` and
+    /// `replace`.
     operation: Operation,
-    /// For `rename`: the new name, in the same directory. `$1` to `$9` are what the wildcards of `pattern` matched, in
-    /// order (each `*` takes as much as it can, from left to right); `$0` is the whole old name, `$$` a dollar sign.
-    /// With pattern `*.txt`, `$1.md` turns `notes.txt` into `notes.md`.
+    /// For `rename`: the new name, in the same directory. `$1` to `$9` are the matches of the
+    /// wildcards in `pattern`, in order (each `*` matches as much as it can, from left to right);
+    /// `$0` is the whole old name, `$$` a dollar sign. With pattern `*.txt`, `$1.md` turns
+    /// `notes.txt` into `notes.md`.
     rename_to: Option<String>,
-    /// For `move`: the directory that all files go to, directly, keeping their names; it is made if missing. A
-    /// relative one starts at the workspace. It may be on another device.
+    /// For `move`: the directory that all files go to, directly, keeping their names. It is created
+    /// if missing. A relative path starts at the workspace. It may be on another device.
     destination: Option<String>,
-    /// For `transform`: the text to look for, literally; every occurrence is replaced. Line breaks match LF and CRLF.
+    /// For `transform`: the literal text to replace, everywhere. Line breaks match LF and CRLF.
     /// Files over 10 MB and binary files are skipped.
     find: Option<String>,
-    /// For `transform`: the text in its place, literally; may be empty. Encoding and line endings of a file are kept.
+    /// For `transform`: the literal replacement; may be empty. Each file keeps its encoding and
+    /// line endings.
     replace: Option<String>,
-    /// Only tell what would happen, for `transform` as a unified diff (default false).
+    /// Only report what would change, for `transform` as a unified diff (default false).
     #[serde(default)]
     dry_run: bool,
 }
@@ -75,14 +79,14 @@ enum Operation {
     Transform,
 }
 
-/// What was meant: the fields of one operation, checked.
+/// The checked fields of one operation.
 enum Task<'a> {
     Rename(NameTemplate),
     Move { destination: &'a Path },
     Transform { find: &'a str, replace: &'a str },
 }
 
-/// A task and the files it is about.
+/// A task and the files that it applies to.
 struct Batch<'a> {
     scope: Scope,
     pattern: NamePattern,
@@ -124,7 +128,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     .await
 }
 
-/// The same for policy as for the work itself, so that what is judged is what would be done.
+/// Policy and the run itself both call this, so policy decides about exactly the files that would
+/// change.
 fn prepare<'a>(
     machine: &Machine,
     call: &Call,
@@ -154,7 +159,8 @@ fn moved(
     Ok(report::moves(done, found, &plan))
 }
 
-/// Sorts the fields by operation; everything missing or out of place is said at once.
+/// Returns the fields of the chosen operation, or reports every missing and unexpected field at
+/// once.
 fn task<'a>(input: &'a Input, pattern: &NamePattern) -> Result<Task<'a>, ToolError> {
     let fields = [
         ("rename_to", &input.rename_to, Operation::Rename),
@@ -182,12 +188,14 @@ fn task<'a>(input: &'a Input, pattern: &NamePattern) -> Result<Task<'a>, ToolErr
     match input.operation {
         Operation::Rename => Ok(Task::Rename(NameTemplate::parse(text(&input.rename_to), pattern)?)),
         Operation::Move if text(&input.destination).is_empty() => {
-            Err(ToolError::input("destination is empty"))
+            Err(ToolError::input("destination must not be empty"))
         }
         Operation::Move => Ok(Task::Move { destination: Path::new(text(&input.destination)) }),
-        Operation::Transform if text(&input.find).is_empty() => Err(ToolError::input("find is empty")),
+        Operation::Transform if text(&input.find).is_empty() => {
+            Err(ToolError::input("find must not be empty"))
+        }
         Operation::Transform if input.find == input.replace => {
-            Err(ToolError::input("find and replace are equal"))
+            Err(ToolError::input("find and replace must differ"))
         }
         Operation::Transform => {
             Ok(Task::Transform { find: text(&input.find), replace: text(&input.replace) })
@@ -210,7 +218,7 @@ fn find(
             cancelled.store(true, Ordering::Relaxed);
         }
     };
-    // The walk asks `wanted` about files, then `skip` about those that are and about directories.
+    // The walk calls `wanted` for files, then `skip` for the wanted files and for directories.
     let wanted = |name: &str| {
         let matches = pattern.matches(name);
         if !matches {
@@ -235,13 +243,13 @@ fn find(
     }
     let directory = scope.resolve(directory).map_err(file_error)?;
     let Limits { files, looked_at } = limits;
-    Err(ToolError::input(format!("too many files in {}: nothing was changed", directory.display()))
+    Err(ToolError::input(format!("too many files in {}; nothing was changed", directory.display()))
         .with_hint(format!(
             "at most {files} may match, among at most {looked_at}; narrow pattern or directory"
         )))
 }
 
-/// The directory and the destination.
+/// Declares the directory and the destination.
 fn touches(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
     let touch = if input.dry_run { Touch::read } else { Touch::write };
     let destination = input.destination.as_deref().map(|path| machine.touched_free(call, path));
@@ -250,13 +258,13 @@ fn touches(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
     touches
 }
 
-/// Every file that matches now, and the name each would get.
+/// Declares every file that matches now, and its new name.
 fn touched_files(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
     let touch = if input.dry_run { Touch::read } else { Touch::write };
     let destination = input.destination.as_deref().map(|path| machine.touched_free(call, path));
     let mut touches = Vec::new();
     let prepared = prepare(machine, call, input, &|_| false, &|| call.cancel.is_cancelled());
-    // A call that does not get this far changes nothing.
+    // A call that fails here changes nothing.
     let Ok(Batch { pattern, task, found, .. }) = prepared else { return touches };
     for file in found.files {
         let target = match (&task, &destination) {
@@ -273,5 +281,5 @@ fn touched_files(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+#[expect(clippy::disallowed_methods, reason = "tests inspect the file system directly")]
 mod tests;

@@ -1,4 +1,4 @@
-//! `http_request` sends one request through the guarded client and shows what came back.
+//! `http_request` sends one request through the guarded client and returns the response as text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,21 +25,22 @@ mod credentials;
 mod form;
 mod oauth2;
 mod plan;
+mod sent_credentials;
 mod spelling;
-mod used;
 
 pub use credentials::missing_secrets;
 pub use oauth2::TokenCache;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
-/// Of a file that is sent.
+/// The largest file that can be sent.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 
-/// Send an HTTP request. Returns the status line, the headers and the body; JSON is indented, a long body is cut and the
-/// whole of it kept for `result_read`. At most one of `body`, `json`, `form` and `file` is sent, and none with GET or HEAD.
-/// Credentials are given by name, as `secret:NAME`, and go only to the hosts they were stored for; a request that an API
-/// profile covers gets the profile's credentials by itself (`api_setup` lists profiles). Redirects are followed.
+/// Send an HTTP request. Returns the status line, the headers and the body; JSON is indented, a
+/// long body is truncated and kept whole for `result_read`. Give at most one of `body`, `json`,
+/// `form` and `file`, and none with GET or HEAD. Write credentials as `secret:NAME`; they go only
+/// to the hosts they were stored for. A request that an API profile covers gets the profile's
+/// credentials automatically (`api_setup` lists profiles). Redirects are followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -47,22 +48,23 @@ struct Input {
     url: String,
     /// GET (the default), POST, PUT, PATCH, DELETE or HEAD.
     method: Option<String>,
-    /// Headers by name. A value may hold `secret:NAME`, such as `Bearer secret:GITHUB`.
+    /// Headers by name. A value may contain `secret:NAME`, such as `Bearer secret:GITHUB`.
     headers: Option<BTreeMap<String, String>>,
-    /// A body of text, sent as it is.
+    /// A text body, sent as it is.
     body: Option<String>,
-    /// A body of JSON. A string in it that is exactly `secret:NAME` stands for that secret.
+    /// A JSON body. A string in it that is exactly `secret:NAME` is replaced by that secret.
     #[serde(default, deserialize_with = "given")]
     json: Option<Value>,
-    /// A form by field; values are strings (which may hold `secret:NAME`), numbers, true, false, or lists of those.
+    /// Form fields; values are strings (may contain `secret:NAME`), numbers, true, false, or lists
+    /// of those.
     form: Option<Map<String, Value>>,
-    /// A file of the workspace whose bytes are the body, at most 32 MiB.
+    /// A workspace file whose bytes are the body, at most 32 MiB.
     file: Option<String>,
     /// Milliseconds for the whole exchange, 1 to 600000 (default 30000).
     timeout_ms: Option<u64>,
 }
 
-/// `null` is JSON, too, and something else than nothing.
+/// Keeps an explicit `null`, which is a JSON body, apart from a missing field.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -98,7 +100,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     }
 }
 
-/// A request that may be sent.
+/// A checked request, ready to send.
 struct Prepared {
     plan: Plan,
     credentials: Credentials,
@@ -107,7 +109,8 @@ struct Prepared {
     file: Option<Vec<u8>>,
 }
 
-/// check → cover → fill in → read → count. Whatever is wrong, nothing has been sent.
+/// Validates, finds the profile, fills in secrets, reads the file and counts the request. On any
+/// error nothing is sent.
 fn prepare(ctx: &Ctx, input: Input) -> Result<Prepared, ToolError> {
     ctx.state.web().knows_its_secrets()?;
     let (planned, mut problems) = plan::plan(input);
@@ -121,7 +124,7 @@ fn prepare(ctx: &Ctx, input: Input) -> Result<Prepared, ToolError> {
     };
     let credentials = credentials::resolve(ctx, &planned, profile.as_deref(), &mut problems);
     let (Some(plan), Some(credentials), true) = (planned.complete(), credentials, problems.is_empty()) else {
-        return Err(listed(&problems));
+        return Err(problems_error(&problems));
     };
     let counted = match &profile {
         None => None,
@@ -132,7 +135,8 @@ fn prepare(ctx: &Ctx, input: Input) -> Result<Prepared, ToolError> {
     Ok(Prepared { plan, credentials, profile, counted, file })
 }
 
-/// The bytes to send; a file that cannot be read is one problem among the others, one that policy closes is a denial.
+/// Reads the file to send. A file that cannot be read is one more violation; a path that policy
+/// closes is a denial.
 fn read_file(ctx: &Ctx, path: &str, problems: &mut Vec<Violation>) -> Result<Option<Vec<u8>>, ToolError> {
     let file = ctx.state.contained(&ctx.call)?.open(path).and_then(|file| file.read_all(MAX_FILE_BYTES));
     match file.map_err(file_error) {
@@ -156,7 +160,7 @@ async fn exchange(
         match oauth2::token(ctx, wanted, deadline, &mut used).await {
             Ok(fetched) => secret_headers.insert(header::AUTHORIZATION, fetched),
             Err(err) => {
-                take_back(ctx, counted).await?;
+                refund(ctx, counted).await?;
                 return Err(err);
             }
         };
@@ -169,7 +173,7 @@ async fn exchange(
         secret_headers,
         body: file.unwrap_or(body).into(),
         policy: ctx.state.reachable(&ctx.call),
-        // Where one leads is looked at here, hop by hop: it may lead into or out of a profile.
+        // `next_hop` checks each redirect, because it may lead into or out of a profile.
         redirects: Redirects::Stop,
         deadline,
     };
@@ -179,7 +183,7 @@ async fn exchange(
             Ok(response) => response,
             Err(err) => {
                 if was_not_sent(&err) {
-                    take_back(ctx, counted).await?;
+                    refund(ctx, counted).await?;
                 }
                 return Err(used.masked_error(send_error(err, hops)));
             }
@@ -188,7 +192,8 @@ async fn exchange(
         match next_hop(ctx, redirected, hops, in_body, current.clone()).await? {
             Next::Stay(why) => break (response, why),
             Next::Go(next) => {
-                // Its profile as it was when the request began: what it says now may be for another place.
+                // Uses the profile as it was when the request began: its current version may cover
+                // other URLs.
                 let stays = next.1.is_some() && profile.as_ref().is_some_and(|own| own.covers(&next.0.url));
                 (request, current, counted) = *next;
                 if let Some(parameter) = parameter.as_ref().filter(|_| stays) {
@@ -205,14 +210,15 @@ async fn exchange(
     answer::show(ctx, &method, response, not_followed, used, profile.as_deref()).await
 }
 
-/// After an answer.
+/// The step after a response.
 enum Next {
-    /// It is the last; a redirect that was not followed has its reason.
+    /// The response is the last one, with the reason if a redirect was not followed.
     Stay(Option<String>),
     Go(Box<(Request, Option<Arc<Profile>>, Option<Counted>)>),
 }
 
-/// Where an answer leads, checked like a first request: by which profile, within its limits, with its credentials or none.
+/// Checks a redirect like a first request: its profile, the rate limits, and whether credentials go
+/// along.
 async fn next_hop(
     ctx: &Ctx,
     redirected: Result<Option<Request>, NetError>,
@@ -228,11 +234,12 @@ async fn next_hop(
         Err(err) => return stay(&err.to_string()),
     };
     if in_body {
-        // A body is sent again when a redirect says so, wherever that leads: one with a secret in it goes nowhere else.
-        return stay("the request's body holds a secret");
+        // Some redirects send the body again. A body that contains a secret is never sent to
+        // another address.
+        return stay("the request's body contains a secret");
     }
     if hops == MAX_REDIRECTS {
-        return stay("there were too many before it");
+        return stay("too many redirects");
     }
     if let Err(err) = check_address(&next.url) {
         return stay(&err.to_string());
@@ -255,14 +262,14 @@ async fn next_hop(
     .await
 }
 
-async fn take_back(ctx: &Ctx, counted: Option<Counted>) -> Result<(), ToolError> {
+async fn refund(ctx: &Ctx, counted: Option<Counted>) -> Result<(), ToolError> {
     match counted {
-        Some(counted) => blocking(ctx, move |ctx, _| counted.take_back(ctx)).await,
+        Some(counted) => blocking(ctx, move |ctx, _| counted.refund(ctx)).await,
         None => Ok(()),
     }
 }
 
-/// Whether a failure came before anything went out.
+/// Whether the request failed before anything was sent.
 fn was_not_sent(err: &NetError) -> bool {
     matches!(
         err,
@@ -276,45 +283,46 @@ fn was_not_sent(err: &NetError) -> bool {
     )
 }
 
-/// A failure before an answer came, with what is known of the request: a second POST may be one too many.
+/// Converts a failure before the response, and states whether the request was sent: repeating a
+/// POST may be harmful.
 fn send_error(err: NetError, hops: usize) -> ToolError {
     let sent = match (was_not_sent(&err), hops) {
         (true, 0) => return net_error(err),
         (true, _) => {
             let redirects = if hops == 1 { "redirect" } else { "redirects" };
-            format!("; this was after {hops} {redirects}, so the request itself was sent and answered")
+            format!("; it failed after {hops} {redirects}, so the request itself was sent and answered")
         }
-        (false, _) => "; the request may have been carried out".to_owned(),
+        (false, _) => "; the server may have processed the request".to_owned(),
     };
-    let told = |message: Message| Message { text: format!("{}{sent}", message.text), ..message };
+    let with_state = |message: Message| Message { text: format!("{}{sent}", message.text), ..message };
     match net_error(err) {
-        ToolError::Input(message) => ToolError::Input(told(message)),
-        ToolError::Failed(message) => ToolError::Failed(told(message)),
-        ToolError::Denied(message) => ToolError::Denied(told(message)),
+        ToolError::Input(message) => ToolError::Input(with_state(message)),
+        ToolError::Failed(message) => ToolError::Failed(with_state(message)),
+        ToolError::Denied(message) => ToolError::Denied(with_state(message)),
         other => other,
     }
 }
 
-/// Every problem at once.
-fn listed(problems: &[Violation]) -> ToolError {
+/// Lists every problem in one error.
+fn problems_error(problems: &[Violation]) -> ToolError {
     let lines: Vec<String> = problems.iter().map(|problem| format!("\n- {problem}")).collect();
     ToolError::input(format!("nothing was sent:{}", lines.concat()))
 }
 
-/// A failure of the guarded client in a tool's words.
+/// Converts an error of the guarded client.
 fn net_error(err: NetError) -> ToolError {
     let text = err.to_string();
     match err {
         NetError::BadUrl { .. } | NetError::BadHeader { .. } => ToolError::input(text),
         NetError::TimedOut { .. } => {
-            let hint = Some("timeout_ms allows up to 600000".to_owned());
+            let hint = Some("timeout_ms can be up to 600000".to_owned());
             ToolError::Failed(Message { hint, ..Message::new(text) })
         }
         other => crate::web::net_error(&other),
     }
 }
 
-/// Headers that hold a credential by their name, in requests and in answers.
+/// Headers that hold a credential, in requests and in responses.
 fn is_credential_name(name: &HeaderName) -> bool {
     Masker::is_secret_name(name.as_str())
 }

@@ -1,4 +1,4 @@
-//! `memory_recall` tells what was remembered.
+//! `memory_recall` returns stored memories.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::Native;
 
 type Ctx = gantry_tool::Ctx<Native>;
 
-/// What is told at once.
+/// The most characters of one result.
 const MAX_CHARS: usize = 40_000;
 
-/// Recall what was remembered in a namespace. All of it while it fits; of a large namespace the newest, or with `query`
-/// what fits its words best.
+/// Recall memories of a namespace. Returns all if they fit, else the newest, or with `query` the
+/// best matches.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Where to look.
+    /// Which namespace to search.
     namespace: Namespace,
-    /// Words to look for.
+    /// Words to search for.
     query: Option<String>,
 }
 
@@ -43,19 +43,19 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let query = input.query.as_deref().filter(|query| !query.trim().is_empty());
     let recalled = ctx.state.memories.recall(owner(&ctx.call)?, name, query, MAX_CHARS).await;
     let recalled = recalled.map_err(|err| ToolError::failed(err.to_string()))?;
-    // What was stored by a run that had read what others wrote is still what others may have written.
+    // A memory that an untrusted run stored stays untrusted.
     let untrusted = label_name(Label::Untrusted);
     if recalled.memories.iter().any(|memory| memory.labels.iter().any(|label| label == untrusted)) {
         ctx.call.findings.add(Label::Untrusted);
     }
-    let told: Vec<&str> = recalled.memories.iter().map(|memory| memory.content.as_str()).collect();
-    let left = recalled.total - told.len().min(recalled.total);
-    let mut text = told.join("\n");
-    match (told.is_empty(), left) {
+    let contents: Vec<&str> = recalled.memories.iter().map(|memory| memory.content.as_str()).collect();
+    let left = recalled.total - contents.len().min(recalled.total);
+    let mut text = contents.join("\n");
+    match (contents.is_empty(), left) {
         (true, 0) => text = format!("Nothing is stored in {name} yet."),
-        (true, _) => text = format!("None of the {left} memories in {name} has these words."),
+        (true, _) => text = format!("None of the {left} memories in {name} matches the query."),
         (false, 0) => {}
-        (false, _) => text.push_str(&format!("\n({left} more in {name}; a query finds the ones you need)")),
+        (false, _) => text.push_str(&format!("\n({left} more in {name}; use query to find them)")),
     }
     Ok(Text(text))
 }
@@ -69,31 +69,28 @@ mod tests {
     use crate::testing::Bench;
 
     #[tokio::test]
-    async fn what_was_stored_with_labels_comes_back_with_them() {
+    async fn recalled_memory_keeps_its_labels() {
         let bench = Bench::new();
         let mut call = Call::new(Principal::Agent { id: "main".into() }, Surface::Agent, "/".into());
         call.autonomy = gantry_tool::Autonomy::Guided;
         let input = json!({"namespace": "learnings", "content": "a page said so"});
         let labelled = Call { labels: vec![Label::Untrusted], ..call.clone() };
         bench.gate.call(labelled, "memory_store", input).await;
-        let told =
+        let recalled =
             bench.gate.call(call, "memory_recall", json!({"namespace": "learnings", "query": "page"})).await;
-        assert_eq!(told.answer, Answer::Success(Reply::Text("a page said so".into())));
-        assert_eq!(told.labels, [Label::Private, Label::Untrusted]);
+        assert_eq!(recalled.answer, Answer::Success(Reply::Text("a page said so".into())));
+        assert_eq!(recalled.labels, [Label::Private, Label::Untrusted]);
     }
 
     #[tokio::test]
-    async fn a_query_finds_by_words_and_says_what_else_there_is() {
+    async fn query_finds_by_words_and_counts_the_rest() {
         let bench = Bench::new();
         for content in ["tea at five", "boats sail at nine"] {
             bench.call("memory_store", json!({"namespace": "methods", "content": content})).await.unwrap();
         }
         let found = bench.call("memory_recall", json!({"namespace": "methods", "query": "boats"})).await;
-        assert_eq!(
-            found,
-            Ok(json!("boats sail at nine\n(1 more in methods; a query finds the ones you need)"))
-        );
+        assert_eq!(found, Ok(json!("boats sail at nine\n(1 more in methods; use query to find them)")));
         let none = bench.call("memory_recall", json!({"namespace": "methods", "query": "zebra"})).await;
-        assert_eq!(none, Ok(json!("None of the 2 memories in methods has these words.")));
+        assert_eq!(none, Ok(json!("None of the 2 memories in methods matches the query.")));
     }
 }

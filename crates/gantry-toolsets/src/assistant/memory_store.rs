@@ -1,4 +1,4 @@
-//! `memory_store` remembers something beyond the conversation.
+//! `memory_store` stores a memory for later conversations.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::native::check_agent;
 
 type Ctx = gantry_tool::Ctx<Native>;
 
-/// Remember something for later conversations: one fact, method, state or lesson a call. Use words that make sense without
-/// this conversation. What is known already, in the same words, is not stored again.
+/// Remember something for later conversations: one fact, method, state or lesson per call. Word it
+/// so that it makes sense without this conversation. Exact duplicates are not stored again.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Where it belongs.
+    /// Which namespace to store it in.
     namespace: Namespace,
     /// What to remember, at most 16000 characters.
     content: String,
@@ -44,7 +44,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let memories = &ctx.state.memories;
     match memories.store(owner(&ctx.call)?, name, &input.content, &labels, now).await {
         Ok(Remembered::New) => Ok(Text(format!("Stored in {name}."))),
-        // That it is known is told of what some earlier run stored. Its words are for memory_recall to show.
+        // "Already known" reveals that an earlier run stored this, so it is private.
+        // `memory_recall` shows the text itself.
         Ok(Remembered::Known) => {
             ctx.call.findings.add(Label::Private);
             Ok(Text(format!("Already known in {name}; memory_recall shows it.")))
@@ -54,13 +55,13 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     }
 }
 
-/// Whose memories a call is about.
+/// Returns the owner of the memories that a call uses.
 pub(super) fn owner(call: &Call) -> Result<&str, ToolError> {
     check_agent(call)?;
     Ok(call.memory_owner.as_ref().unwrap_or(&call.agent))
 }
 
-/// As memories keep it.
+/// The label's name in stored memories.
 pub(super) fn label_name(label: Label) -> &'static str {
     match label {
         Label::Untrusted => "untrusted",
@@ -76,7 +77,7 @@ mod tests {
     use crate::testing::Bench;
 
     #[tokio::test]
-    async fn remembers_once_and_each_agent_for_itself() {
+    async fn memories_are_stored_once_per_agent() {
         let bench = Bench::new();
         let store = async |content: &str| {
             bench.call("memory_store", json!({"namespace": "knowledge", "content": content})).await
@@ -85,11 +86,11 @@ mod tests {
         let again = store("the door code is 1234").await.unwrap();
         assert_eq!(again, json!("Already known in knowledge; memory_recall shows it."));
         let content = json!({"namespace": "knowledge", "content": "the door code is 1234"});
-        let told = bench.gate.call(bench.operator_call(), "memory_store", content).await;
-        assert_eq!(told.labels, [Label::Private], "it tells what is remembered");
+        let outcome = bench.gate.call(bench.operator_call(), "memory_store", content).await;
+        assert_eq!(outcome.labels, [Label::Private], "the answer reveals a stored memory");
         let other = json!({"namespace": "knowledge", "content": "the door code is 4321"});
-        let told = bench.gate.call(bench.operator_call(), "memory_store", other).await;
-        assert_eq!(told.labels, [], "nothing is told");
+        let outcome = bench.gate.call(bench.operator_call(), "memory_store", other).await;
+        assert_eq!(outcome.labels, [], "the answer reveals nothing");
         assert!(store("…").await.is_err());
         let recalled = bench.call("memory_recall", json!({"namespace": "knowledge"})).await;
         assert_eq!(recalled, Ok(json!("The door code is 1234.\nthe door code is 4321")));

@@ -1,19 +1,19 @@
-//! The four namespaces of what an agent remembers.
+//! The four namespaces of an agent's memories.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What kind of knowledge it is.
+/// The kind of knowledge.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Namespace {
     /// Facts: people, systems, preferences.
     Knowledge,
-    /// How things are done.
+    /// How to do things.
     Methods,
-    /// Where the work stands.
+    /// State of the work.
     ProjectState,
-    /// What experience has taught.
+    /// Lessons from experience.
     Learnings,
 }
 

@@ -1,16 +1,16 @@
-//! How this set takes the path of one file: absolute, or not at all.
+//! Checks file paths of this toolset, which must be absolute.
 
 use std::path::Path;
 
 use gantry_tool::{Call, ToolError};
 
-/// The path, if it is absolute; otherwise an error that says which one was probably meant.
+/// Returns the path if it is absolute, else an error that shows the absolute path in the workspace.
 pub(super) fn absolute<'a>(call: &Call, path: &'a str) -> Result<&'a Path, ToolError> {
     let given = Path::new(path);
     if given.is_absolute() {
         return Ok(given);
     }
-    let meant = call.workspace.join(given);
+    let in_workspace = call.workspace.join(given);
     Err(ToolError::input(format!("path must be absolute: {path:?}"))
-        .with_hint(format!("in the workspace it is {}", meant.display())))
+        .with_hint(format!("did you mean {}?", in_workspace.display())))
 }

@@ -14,8 +14,8 @@ use crate::{Ctx, Machine};
 
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Read a whole text file of at most 10 MiB. Text is UTF-8, or UTF-16 with a byte-order mark; the mark is left out. Other
-/// content is binary and refused with its type.
+/// Read a whole text file of at most 10 MiB. Text is UTF-8, or UTF-16 with a byte-order mark; the
+/// mark is removed. Binary files are refused with their type.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -40,7 +40,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
         let file = ctx.state.free(&ctx.call)?.open(path).map_err(file_error)?;
         let bytes = file.read_all(MAX_BYTES).map_err(|err| match err {
             FileError::TooLarge { .. } => {
-                file_error(err).with_hint("Read with offset and limit reads it in parts")
+                file_error(err).with_hint("use Read with offset and limit to read it in parts")
             }
             other => file_error(other),
         })?;
@@ -52,7 +52,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+#[expect(clippy::disallowed_methods, reason = "tests inspect the file system directly")]
 mod tests {
     use std::os::unix::fs::symlink;
 
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn text_comes_back_byte_for_byte() {
+    async fn text_is_returned_byte_for_byte() {
         let bench = Bench::new();
         for text in ["", "a", "one\r\ntwo\n\n", "größe €\u{1F600}\0end", "$1 `x` \"q\"\n"] {
             let path = bench.write("dir/file", text);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn marked_text_is_decoded_without_its_mark() {
+    async fn text_with_a_byte_order_mark_is_decoded_without_it() {
         let bench = Bench::new();
         let little = bench.write("little", b"\xff\xfeh\0\xe9\0\n\0");
         let big = bench.write("big", b"\xfe\xff\0h\0\xe9\0\n");
@@ -99,11 +99,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_relative_path_is_refused_and_the_absolute_one_named() {
+    async fn relative_path_is_rejected_with_the_absolute_one() {
         let bench = Bench::new();
         let path = bench.write("a.txt", "a");
-        let meant = format!("path must be absolute: \"a.txt\" (in the workspace it is {})", path.display());
-        assert_eq!(read(&bench, "a.txt").await, Err(json!(meant)));
+        let in_workspace = format!("path must be absolute: \"a.txt\" (did you mean {}?)", path.display());
+        assert_eq!(read(&bench, "a.txt").await, Err(json!(in_workspace)));
         for path in ["./a.txt", "../a", "~/a", ""] {
             let error = read(&bench, path).await.unwrap_err();
             assert!(error.as_str().unwrap().starts_with("path must be absolute: "), "{error}");
@@ -111,20 +111,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ten_mebibytes_are_read_and_one_byte_more_is_refused_with_a_way_to_page() {
+    async fn file_over_ten_mebibytes_is_rejected_with_a_hint() {
         let bench = Bench::new();
         let path = bench.write("large", "x".repeat(MAX_BYTES as usize));
         assert_eq!(read(&bench, &path).await.unwrap().as_str().unwrap().len(), 10_485_760);
         bench.write("large", "x".repeat(MAX_BYTES as usize + 1));
         let expected = format!(
-            "file is too large: {} has 10485761 bytes, at most 10485760 (Read with offset and limit reads it in parts)",
+            "file is too large: {} has 10485761 bytes, at most 10485760 (use Read with offset and limit to read it in parts)",
             path.display()
         );
         assert_eq!(read(&bench, &path).await, Err(json!(expected)));
     }
 
     #[tokio::test]
-    async fn what_is_no_file_is_an_error_that_names_it() {
+    async fn missing_files_and_directories_are_errors_with_the_path() {
         let bench = Bench::new();
         let root = bench.workspace();
         let missing = root.join("missing");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_data_directory_is_closed_to_everyone() {
+    async fn data_directory_is_closed_to_everyone() {
         let bench = Bench::new();
         std::fs::write(bench.data().join("token"), "secret").unwrap();
         symlink(bench.data(), bench.workspace().join("link")).unwrap();

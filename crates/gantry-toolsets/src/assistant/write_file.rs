@@ -1,4 +1,4 @@
-//! `write_file` makes a file or replaces its whole content, atomically.
+//! `write_file` creates a file or replaces its whole content, atomically.
 
 use std::sync::Arc;
 
@@ -12,14 +12,15 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a whole text file. An existing file is replaced atomically and keeps its mode and owner; missing parent
-/// directories are made. Links are resolved first: a link stays, and the file it leads to is replaced.
+/// Write a whole text file. An existing file is replaced atomically and keeps its mode and owner.
+/// Missing parent directories are created. A symbolic link stays, and its target is replaced.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// Absolute path of the file.
     path: String,
-    /// The whole new content, written exactly as given, as UTF-8, whatever the file's encoding was: no newline is added.
+    /// The whole new content, written exactly as given, as UTF-8, whatever the old encoding. No
+    /// newline is added.
     content: String,
 }
 
@@ -46,7 +47,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+#[expect(clippy::disallowed_methods, reason = "tests inspect the file system directly")]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_what_it_says_and_says_what_it_wrote() {
+    async fn content_is_written_and_its_size_reported() {
         let bench = Bench::new();
         let path = bench.workspace().join("new/deep/a.txt");
         assert_eq!(
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_links_target_is_replaced_and_the_link_and_the_mode_stay() {
+    async fn link_target_is_replaced_and_keeps_its_mode() {
         let bench = Bench::new();
         let target = bench.write("real/target.sh", "old");
         std::fs::set_permissions(&target, PermissionsExt::from_mode(0o750)).unwrap();
@@ -91,11 +92,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn relative_paths_and_directories_are_refused_and_nothing_is_made() {
+    async fn relative_paths_and_directories_are_rejected() {
         let bench = Bench::new();
-        let meant = bench.workspace().join("new/a");
-        let expected =
-            format!("path must be absolute: \"new/a\" (in the workspace it is {})", meant.display());
+        let in_workspace = bench.workspace().join("new/a");
+        let expected = format!("path must be absolute: \"new/a\" (did you mean {}?)", in_workspace.display());
         assert_eq!(write(&bench, "new/a", "x").await, Err(json!(expected)));
         let root = bench.workspace();
         let expected =
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_data_directory_is_closed_to_everyone() {
+    async fn data_directory_is_closed_to_everyone() {
         let bench = Bench::new();
         symlink(bench.data(), bench.workspace().join("link")).unwrap();
         let paths = [
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn agents_need_approval_for_start_files_and_supervised_ones_for_any() {
+    async fn agents_need_approval_for_start_files_and_supervised_agents_for_any_file() {
         let bench = Bench::new();
         let input = json!({"path": bench.workspace().join(".bashrc"), "content": "x"});
         let error = bench.call_as(bench.agent_call("a"), "write_file", input).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! `exec` runs a shell command, after the shell's start file if it has one.
+//! `exec` runs a shell command, after sourcing the shell's start file if there is one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,15 +20,15 @@ use crate::{Ctx, Machine};
 
 const DEFAULT_SHELL: &str = "bash";
 const DEFAULT_TIMEOUT_SECS: u64 = 30;
-/// Of each stream.
+/// The limit for each stream.
 const OUTPUT_BYTES: usize = 10 * 1024 * 1024;
 
-/// Carries the command past the start file, which may change everything else.
+/// Passes the command to the shell past the start file, which may change anything else.
 const COMMAND_VARIABLE: &str = "__gantry_command";
 
-/// Sources the start file without its output, then runs the command; runs it too if the start file exits the shell, but
-/// not if the shell is told to end meanwhile.
-/// `eval` gets the command as its first line, so that messages of the shell name the lines the caller wrote.
+/// Sources the start file without its output, then runs the command. It also runs the command if
+/// the start file exits the shell, but not if the shell is killed in the meantime. `eval` gets the
+/// command as its first line, so that error messages of the shell have the caller's line numbers.
 const SOURCE_AND_RUN: &str = r#"exec {__gantry_out}>&1 {__gantry_err}>&2
 __gantry_run='exec {__gantry_out}>&- {__gantry_err}>&-; unset __gantry_out __gantry_err __gantry_run __gantry_command; '$__gantry_command
 trap 'trap - EXIT; exit 143' TERM INT HUP
@@ -37,9 +37,9 @@ trap 'trap - EXIT TERM INT HUP; exec >&$__gantry_out 2>&$__gantry_err; eval "$__
 trap - EXIT TERM INT HUP
 eval "$__gantry_run""#;
 
-/// Run a shell command and wait for its end. Standard input is empty. `bash` and `zsh` first source the user's `.bashrc`
-/// or `.zshrc`, quietly. A command that fails or times out is still an answer: see `success`, `exit_code` and
-/// `timed_out`.
+/// Run a shell command and wait for it to end. Standard input is empty. `bash` and `zsh` first
+/// source the user's `.bashrc` or `.zshrc`, without its output. A command that fails or times out
+/// is not a tool error: see `success`, `exit_code` and `timed_out`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -48,14 +48,15 @@ struct Input {
     /// Shell to use: a name found in PATH (bash, sh, zsh) or an absolute path (default "bash").
     #[serde(default = "default_shell")]
     shell: String,
-    /// Seconds after which the command and everything it started are ended, at least 1 (default 30).
+    /// Seconds after which the command and its processes are killed, at least 1 (default 30).
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1))]
     timeout: u64,
-    /// Working directory; a relative one starts at the workspace. Null, the default, is the workspace.
+    /// Working directory; a relative path starts at the workspace. Null, the default, is the
+    /// workspace.
     #[serde(default, deserialize_with = "absent_when_empty")]
     cwd: Option<String>,
-    /// Variables to add to the inherited environment, or to set in place of what it has, as names and values.
+    /// Variables to add to the inherited environment, or to override in it.
     env: Option<BTreeMap<String, String>>,
     /// Whether `bash` and `zsh` source the user's start file first (default true).
     #[serde(default = "default_source_rc")]
@@ -76,34 +77,34 @@ fn default_source_rc() -> bool {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Output {
-    /// The command ended by itself with exit code 0.
+    /// The command exited with code 0.
     success: bool,
-    /// What went wrong, when the command was ended by its timeout.
+    /// The error, if the command timed out.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     /// The command as given.
     command: String,
-    /// What the command wrote, also before a timeout; the first 10 MiB.
+    /// Standard output, also before a timeout; the first 10 MiB.
     stdout: String,
-    /// What the command wrote to standard error; the first 10 MiB.
+    /// Standard error; the first 10 MiB.
     stderr: String,
-    /// 128 plus the signal's number when a signal ended the command; -1 after a timeout.
+    /// 128 plus the signal number if a signal killed the command; -1 after a timeout.
     exit_code: i32,
-    /// The timeout ended the command.
+    /// The command timed out.
     timed_out: bool,
-    /// The shell as asked for; absent after a timeout.
+    /// The requested shell; absent after a timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     shell: Option<String>,
-    /// The working directory as asked for; absent after a timeout.
+    /// The requested working directory; absent after a timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     cwd: Option<Option<String>>,
-    /// The signal that ended the command, as in `SIGKILL`.
+    /// The signal that killed the command, such as `SIGKILL`.
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<String>,
-    /// A stream was longer than what is shown.
+    /// A stream was truncated.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
-    /// `denied` when the command ran without network by policy.
+    /// `denied` if policy denied the command network access.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<&'static str>,
 }
@@ -141,7 +142,7 @@ fn open_directory(ctx: &Ctx, cwd: Option<&str>) -> Result<Cwd, ToolError> {
         FileError::NotFound { path } => failed_to_execute("No such file or directory")
             .with_field("hint", format!("the working directory does not exist: {}", path.display())),
         FileError::PermissionDenied { path } => failed_to_execute("Permission denied")
-            .with_field("hint", format!("the working directory may not be entered: {}", path.display())),
+            .with_field("hint", format!("no permission to enter the working directory: {}", path.display())),
         FileError::Closed { .. } | FileError::Sensitive { .. } | FileError::Cancelled => file_error(err),
         other => failed_to_execute(&other.to_string()),
     })?;
@@ -177,7 +178,7 @@ fn set(variables: &mut env::Variables, name: &str, value: &str) {
     variables.push((OsString::from(name), OsString::from(value)));
 }
 
-/// A bare name is looked for in the PATH the command will have.
+/// Finds a shell by its bare name in the PATH that the command will have.
 fn find_shell(shell: &str, variables: &env::Variables) -> Option<PathBuf> {
     if Path::new(shell).is_absolute() {
         return Some(PathBuf::from(shell));
@@ -186,7 +187,7 @@ fn find_shell(shell: &str, variables: &env::Variables) -> Option<PathBuf> {
     find_program(shell, &std::env::split_paths(path).collect::<Vec<_>>())
 }
 
-/// The file in which users set up a shell, for those shells that know [`SOURCE_AND_RUN`].
+/// Returns the user's start file for the shells that can run [`SOURCE_AND_RUN`].
 fn start_file(shell: &Path) -> Option<&'static str> {
     match shell.file_name()?.to_str()? {
         "bash" => Some("$HOME/.bashrc"),

@@ -1,4 +1,4 @@
-//! `read` returns lines of a text file, in memory for those lines only.
+//! `read` returns lines of a text file and holds only those lines in memory.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// What one reply carries at most.
+/// The largest content of one reply.
 const MAX_BYTES: usize = 10 * 1024 * 1024;
 
-/// Read a text file, or some of its lines. Text is UTF-8, or UTF-16 with a byte-order mark; binary files are refused.
-/// `total_lines` tells how long the file is. A reply holds at most 10 MiB; when there is more, `truncated` is true and
-/// `next_offset` reads on.
+/// Read a text file, or some of its lines. Text is UTF-8, or UTF-16 with a byte-order mark; binary
+/// files are refused. `total_lines` is the length of the file. A reply holds at most 10 MiB; if
+/// there is more, `truncated` is true and `next_offset` continues.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// The file path to read; a relative one starts at the workspace.
+    /// The file path to read; a relative path starts at the workspace.
     path: String,
-    /// Line number to start reading from, counted from 1 (default 1). A negative number counts from the end: -100 reads
-    /// the last 100 lines. Past the end, the content is empty.
+    /// Line number to start reading from, counted from 1 (default 1). A negative number counts from
+    /// the end: -100 reads the last 100 lines. Past the end, the content is empty.
     #[serde(default = "first_line")]
     offset: i64,
     /// Number of lines to read; null, the default, means all lines.
@@ -44,21 +44,22 @@ struct Output {
     content: String,
     /// The path that was read, as given.
     path: String,
-    /// How many lines the file has.
+    /// The number of lines in the file.
     total_lines: u64,
-    /// How many lines `content` has.
+    /// The number of lines in `content`.
     lines_read: u64,
-    /// The line at which `content` begins, counted from 1.
+    /// The first line of `content`, counted from 1.
     offset: u64,
-    /// The limit that was asked for.
+    /// The requested limit.
     limit: Option<u64>,
-    /// The reply was full before the lines asked for were all in it.
+    /// The reply was full before all requested lines were in it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
-    /// The `offset` that reads on, when `truncated`.
+    /// The `offset` that continues, if `truncated`.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// The only line of `content` is longer than a reply and was cut; its rest cannot be read by line.
+    /// The only line of `content` is longer than a reply and was truncated; its rest cannot be read
+    /// by line.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     line_cut: bool,
 }
@@ -110,7 +111,7 @@ fn output(input: Input, window: Window) -> Output {
         path: input.path,
         total_lines: window.total_lines,
         lines_read,
-        // Past the end there is no line where it began, so it is the one asked for.
+        // Past the end there is no first line, so this returns the requested offset.
         offset: if window.lines == 0 { u64::try_from(input.offset).unwrap_or(1).max(first) } else { first },
         limit: input.limit,
         truncated,
@@ -119,7 +120,7 @@ fn output(input: Input, window: Window) -> Output {
     }
 }
 
-/// The lines with their numbers, as many as fit; the first always does.
+/// Returns as many numbered lines as fit, at least the first one.
 fn numbered(window: &Window, first: u64) -> (String, u64) {
     let mut content = String::with_capacity(window.text.len());
     let mut count = 0;

@@ -13,20 +13,21 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a whole text file, insert lines into it, or replace a range of its lines. Without `start_line` the data becomes
-/// the whole file; with `start_line` alone it is inserted before that line; with `start_line` and `end_line` it replaces
-/// those lines, both included. Missing directories and files are made. Changes are atomic. Inserting and replacing keep
-/// the file's encoding and line endings.
+/// Write a whole text file, insert lines, or replace a range of lines. Without `start_line` the
+/// data becomes the whole file; with `start_line` alone it is inserted before that line; with
+/// `start_line` and `end_line` it replaces those lines, both included. Missing directories and
+/// files are created. Changes are atomic. Inserting and replacing keep the file's encoding and line
+/// endings.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// The file path to write; a relative one starts at the workspace.
+    /// The file path to write; a relative path starts at the workspace.
     path: String,
-    /// The text to write. As a whole file it is written exactly as given, as UTF-8, whatever the file's encoding was. As
-    /// lines it gets a final newline where text follows.
+    /// The text to write. A whole file is written exactly as given, as UTF-8, whatever the old
+    /// encoding. Inserted lines get a final newline if text follows.
     data: String,
-    /// Line number to insert at or to start replacing at, counted from 1. One past the last line appends; up to 1000
-    /// lines further, empty lines are added in between; beyond that the data goes to the end.
+    /// Line number to insert or start replacing at, counted from 1. One past the last line appends.
+    /// Up to 1000 lines further, empty lines fill the gap; beyond that the data is appended.
     start_line: Option<u64>,
     /// Last line to replace; only with `start_line`. Past the end it means the last line.
     end_line: Option<u64>,
@@ -40,20 +41,20 @@ struct Output {
     path: String,
     /// Bytes of `data`.
     bytes_written: u64,
-    /// What was done: the whole file written, lines inserted, or lines replaced.
+    /// The kind of write: the whole file, inserted lines, or replaced lines.
     mode: Mode,
     /// Lines of `data`.
     lines_affected: u64,
-    /// The line at which the data begins now, when it was inserted.
+    /// The first line of the inserted data.
     #[serde(skip_serializing_if = "Option::is_none")]
     inserted_at: Option<u64>,
-    /// How many lines were really there and are gone.
+    /// How many existing lines were replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     lines_replaced: Option<u64>,
-    /// The lines that were replaced, as in `10-20`.
+    /// The replaced lines, as in `10-20`.
     #[serde(skip_serializing_if = "Option::is_none")]
     range: Option<String>,
-    /// The same in words.
+    /// A summary.
     message: String,
 }
 
@@ -65,7 +66,7 @@ enum Mode {
     Replace,
 }
 
-/// The lines that data is for, counted from 1.
+/// The target lines, counted from 1.
 #[derive(Debug, Clone, Copy)]
 enum Lines {
     Before(u64),
@@ -93,7 +94,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     written.await.map_err(|err| err.with_field("path", path))
 }
 
-/// None means the whole file. 0 counts as 1, as it does in `read`.
+/// Returns the target lines, or `None` for the whole file. 0 counts as 1, as in `read`.
 fn lines(input: &Input) -> Result<Option<Lines>, ToolError> {
     match (input.start_line.map(|line| line.max(1)), input.end_line.map(|line| line.max(1))) {
         (None, None) => Ok(None),
@@ -127,7 +128,8 @@ fn write_lines(scope: &Scope, input: Input, lines: Lines) -> Result<Output, Tool
     update.write(&text::encode(encoding, parts)).map_err(file_error)?;
     Ok(match lines {
         Lines::Range { start, end } => {
-            // A range past the end is clamped; one wholly past it replaces nothing and is named as asked.
+            // A range past the end is clamped. One entirely past it replaces nothing and is
+            // reported as requested.
             let end = if lines_replaced == 0 { end } else { start + lines_replaced - 1 };
             let message = format!(
                 "Replaced lines {start}-{end} ({lines_replaced} lines) with {lines_affected} new lines"

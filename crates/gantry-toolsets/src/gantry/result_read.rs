@@ -1,4 +1,4 @@
-//! `result_read` reads on in a result that was too long to show whole.
+//! `result_read` reads further parts of a result that was too long to show whole.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ const DEFAULT_LIMIT: usize = 20_000;
 
 /// Read part of a result that was too long to show.
 ///
-/// Without `grep`, returns characters from `offset`. With `grep`, returns matching passages, each with its character offset.
+/// Without `grep`, returns characters from `offset`. With `grep`, returns matching passages, each
+/// with its character offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -39,14 +40,14 @@ fn default_limit() -> usize {
 struct Output {
     /// The handle as given.
     handle: String,
-    /// The characters, or the passages.
+    /// The characters, or the matching passages.
     text: String,
-    /// Characters of the whole result.
+    /// The length of the whole result in characters.
     total_characters: usize,
-    /// The `offset` that reads on; absent at the end.
+    /// The `offset` that continues; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<usize>,
-    /// How many passages matched `grep` in all.
+    /// The number of passages that match `grep`.
     #[serde(skip_serializing_if = "Option::is_none")]
     matches: Option<usize>,
 }
@@ -54,7 +55,7 @@ struct Output {
 pub(super) const NAME: &str = "result_read";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    // What was kept is not known to have been the owner's own, nor anybody's.
+    // A stored result may come from any tool, so it gets both labels.
     let labels = &[Label::Untrusted, Label::Private];
     Tool::new(NAME, Toolset::Gantry, machine, run)
         .read_only()
@@ -93,7 +94,7 @@ mod tests {
     use serde_json::json;
 
     #[tokio::test]
-    async fn reads_pages_and_passages_of_ones_own_results() {
+    async fn owner_reads_pages_and_matching_passages() {
         let bench = Bench::new();
         let kept = bench.results.keep("operator", "T", "hello needle world").unwrap();
         let page = bench.call("result_read", json!({"handle": kept.handle, "offset": 6, "limit": 6})).await;
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_peoples_results_and_bad_patterns_are_errors() {
+    async fn results_of_others_and_invalid_patterns_are_errors() {
         let bench = Bench::new();
         let kept = bench.results.keep("agent:other", "T", "secret").unwrap();
         let mine = bench.results.keep("agent:a", "T", "mine").unwrap();

@@ -1,4 +1,4 @@
-//! `tool::apply_patch` applies a unified diff to one file of the workspace, wholly or not at all.
+//! `tool::apply_patch` applies a unified diff to one file of the workspace, whole or not at all.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Apply a unified diff to a file in the workspace. Context and removed lines must match the file; hunks are looked for
-/// around the line their header names. Either all hunks apply or the file stays as it is. Line counts in hunk headers
-/// may be wrong and file headers may be missing. The file's encoding and line endings are kept. With the header
-/// `--- /dev/null` the file is made, with `+++ /dev/null` it is deleted.
+/// Apply a unified diff to a file in the workspace. Context and removed lines must match the file;
+/// hunks are searched around the line in their header. Either all hunks apply or the file stays
+/// unchanged. Line counts in hunk headers may be wrong and file headers may be missing. The file's
+/// encoding and line endings are kept. The header `--- /dev/null` creates the file, `+++ /dev/null`
+/// deletes it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -37,22 +38,22 @@ struct Output {
     patched: bool,
     /// The file's real absolute path.
     path: String,
-    /// The patch made the file.
+    /// The patch created the file.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     created: bool,
     /// The patch deleted the file.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     deleted: bool,
-    /// Hunks that were not found exactly where and as their header says; check them.
+    /// Hunks that did not match exactly at the line in their header; check them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     moved: Vec<MovedHunk>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct MovedHunk {
-    /// Which hunk, counted from 1.
+    /// The hunk's number, from 1.
     hunk: usize,
-    /// How many lines further down (up, if negative) it was found.
+    /// How many lines further down (up, if negative) it matched.
     offset: i64,
     /// How many context lines at each end were ignored.
     fuzz: u8,
@@ -97,16 +98,16 @@ struct NewContent<'a> {
     hunks: Vec<AppliedHunk>,
 }
 
-/// The new content, in the encoding of the old.
+/// Returns the new content, in the encoding of the old.
 fn patched<'a>(bytes: &'a [u8], input: &Input) -> Result<NewContent<'a>, PatchError> {
-    // Plain UTF-8 and old 8-bit encodings: the lines around the hunks stay as they are, byte by byte.
+    // In plain UTF-8 and old 8-bit encodings, lines outside the hunks keep every byte.
     let marked = Encoding::of(bytes) != Encoding::Utf8;
     let Some(text) = marked.then(|| text::decode(bytes).ok()).flatten() else {
         let Patched { parts, hunks, .. } = patch::apply(bytes, &input.patch, input.fuzz)?;
         return Ok(NewContent { parts, hunks });
     };
     let patched = patch::apply(text.text.as_bytes(), &input.patch, input.fuzz)?;
-    // Text patched with text is text.
+    // Both parts are text, so the result is valid UTF-8.
     let new_text = String::from_utf8_lossy(&patched.bytes()).into_owned();
     Ok(NewContent { parts: text::encode(text.encoding, vec![Cow::Owned(new_text)]), hunks: patched.hunks })
 }
@@ -118,8 +119,8 @@ fn moved(hunks: &[AppliedHunk]) -> Vec<MovedHunk> {
 
 fn patch_error(err: PatchError) -> ToolError {
     let hint = match &err {
-        PatchError::Rejected(_) => "read the file again and make the patch from what it holds now",
-        PatchError::Exists => "send a patch against what the file holds",
+        PatchError::Rejected(_) => "read the file again and make the patch from its current content",
+        PatchError::Exists => "send a patch against the current content",
         _ => return ToolError::input(err.to_string()),
     };
     ToolError::failed(err.to_string()).with_hint(hint)

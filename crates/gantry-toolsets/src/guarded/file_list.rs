@@ -1,4 +1,4 @@
-//! `tool::file_list` lists a directory of the workspace, flat or with everything below it.
+//! `tool::file_list` lists a directory of the workspace, flat or recursively.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,14 +13,14 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// List a directory in the workspace with sizes and times, sorted by path. At most 10,000 entries are returned. Links out
-/// of the workspace are listed as such and never followed.
+/// List a directory in the workspace with sizes and times, sorted by path. At most 10,000 entries
+/// are returned. Links out of the workspace are listed as links and never followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// Path of the directory, relative to the workspace root; `.` is the root itself.
     path: String,
-    /// Also list everything below (default false).
+    /// Also list subdirectories (default false).
     #[serde(default)]
     recursive: bool,
 }
@@ -31,15 +31,15 @@ struct Output {
     /// The directory's real absolute path.
     path: String,
     entries: Vec<Entry>,
-    /// `entries` is not all there is.
+    /// `entries` is incomplete.
     truncated: bool,
-    /// How many entries there are in all, when `entries` lacks some.
+    /// The number of all entries, if `entries` is incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<usize>,
     /// Directories that could not be entered: unreadable, too deep, or closed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_entered: Vec<String>,
-    /// How many entries were left out because they may hold keys or credentials.
+    /// The number of entries left out because they may hold keys or credentials.
     #[serde(skip_serializing_if = "is_zero")]
     skipped_sensitive: usize,
 }
@@ -52,11 +52,11 @@ struct Entry {
     kind: Kind,
     /// Size in bytes.
     size: u64,
-    /// When it was last modified, ISO 8601 in UTC.
+    /// Last modification, ISO 8601 in UTC.
     modified: String,
 }
 
-/// A link is reported as what it leads to when that lies in the workspace.
+/// The type of an entry. A link has the type of its target if that lies in the workspace.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
@@ -107,14 +107,14 @@ fn entry(entry: gantry_files::Entry) -> Entry {
     Entry { name: entry.path, kind, size: entry.meta.size, modified: iso(entry.meta.modified()) }
 }
 
-/// A time that no calendar holds is shown as the beginning of 1970.
+/// Formats a time. A time outside the calendar's range is shown as the start of 1970.
 fn iso(time: SystemTime) -> String {
     Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::disallowed_methods, reason = "tests set up their own world")]
+    #![allow(clippy::disallowed_methods, reason = "tests prepare their own files")]
 
     use std::os::unix::fs::symlink;
     use std::path::Path;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lists_flat_and_recursively_by_path() {
+    async fn entries_are_listed_flat_or_recursively_in_path_order() {
         let bench = Bench::new();
         stamp(&bench.write("src/b.rs", "12345"));
         stamp(&bench.write("src/a/deep.rs", "1"));
@@ -144,7 +144,7 @@ mod tests {
         stamp(&bench.workspace().join("src/a"));
         let check = async |input: Value, expected: &[Value]| {
             let mut reply = bench.call("tool::file_list", input).await.unwrap();
-            // Sizes of directories and times of links are the file system's own business.
+            // Directory sizes and link times depend on the file system.
             for entry in reply["entries"].as_array_mut().unwrap() {
                 if entry["type"] == "directory" {
                     entry["size"] = json!(0);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_than_ten_thousand_entries_are_counted() {
+    async fn listing_over_ten_thousand_entries_is_truncated() {
         let bench = Bench::new();
         for number in 0..10_000 {
             bench.write(&format!("many/{number:05}"), "");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_say_what_is_wrong() {
+    async fn errors_state_the_cause() {
         let bench = Bench::new();
         bench.write("f", "");
         for (path, error) in [

@@ -1,4 +1,4 @@
-//! `tool::file_read` returns a text file of the workspace, or its beginning.
+//! `tool::file_read` returns a text file of the workspace, whole or the beginning of it.
 
 use std::sync::Arc;
 
@@ -11,18 +11,19 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// What one reply carries unless the caller asks for more.
+/// The default limit of one reply.
 const DEFAULT_MAX_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Read a text file in the workspace, whole or its beginning. Text is UTF-8, or UTF-16 with a byte-order mark; binary files
-/// are refused. So are paths that lead out of the workspace, also through links.
+/// Read a text file in the workspace, whole or its beginning. Text is UTF-8, or UTF-16 with a
+/// byte-order mark. Binary files and paths that lead out of the workspace, also through links, are
+/// refused.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
     /// Path of the file, relative to the workspace root.
     path: String,
-    /// Read at most this many bytes from the beginning of the file (default 10485760, never more than 268435456). A
-    /// character is not split: the content may be up to three bytes shorter.
+    /// Read at most this many bytes from the beginning of the file (default 10485760, at most
+    /// 268435456). A character is never split: the content may be up to three bytes shorter.
     max_bytes: Option<u64>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     blocking(&ctx, move |ctx, _| {
         let file = ctx.state.contained(&ctx.call)?.open(&input.path).map_err(file_error)?;
-        // The gate masks what is left; of a secret across the cut it would not know the beginning.
+        // Masking comes before truncation: the gate would not recognize the first part of a secret.
         let masker = &ctx.state.web().masker;
         let cut = Cut {
             look_ahead: masker.reach() as u64,
@@ -75,7 +76,7 @@ mod tests {
     use crate::testing::Bench;
 
     #[tokio::test]
-    async fn reads_the_whole_file_or_its_beginning() {
+    async fn whole_file_or_its_beginning_is_read() {
         let bench = Bench::new();
         let text = "aé€😀z";
         let path = bench.write("src/config.ts", text);
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_shows_no_part_of_a_secret() {
+    async fn truncation_shows_no_part_of_a_secret() {
         let secret = "hunter2-hunter2-hunter2";
         let bench = Bench::with(|parts| parts.web.masker = gantry_tool::Masker::new([secret.to_owned()]));
         let text = format!("key = {secret}\nmore\n");
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_files_are_cut_at_ten_mebibytes_unless_more_is_asked_for() {
+    async fn default_limit_is_ten_mebibytes() {
         let bench = Bench::new();
         const LIMIT: usize = 10 * 1024 * 1024;
         for (size, max_bytes, read) in
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_say_what_is_wrong() {
+    async fn errors_state_the_cause() {
         let bench = Bench::new();
         let binary = bench.write("a.png", b"\x89PNG\r\n\x1a\n\0\0");
         for (path, error) in [

@@ -1,4 +1,4 @@
-//! `tool::file_write` puts a text in the place of a file of the workspace, or makes the file.
+//! `tool::file_write` creates or replaces a text file of the workspace.
 
 use std::sync::Arc;
 
@@ -11,15 +11,16 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a whole text file in the workspace. Missing directories are made; an existing file is replaced atomically: readers
-/// see the old content or the new one. Paths that lead out of the workspace, also through links, are refused. To change
-/// a part of a file, or to keep its encoding, use `tool::apply_patch`.
+/// Write a whole text file in the workspace. Missing directories are created. An existing file is
+/// replaced atomically: readers see the old content or the new one. Paths that lead out of the
+/// workspace, also through links, are refused. To change a part of a file, or to keep its encoding,
+/// use `tool::apply_patch`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// Path of the file, relative to the workspace root.
     path: String,
-    /// The whole new content, written exactly as given, as UTF-8, whatever the file's encoding was.
+    /// The whole new content, written exactly as given, as UTF-8, whatever the old encoding.
     content: String,
 }
 
@@ -59,7 +60,7 @@ mod tests {
     use crate::testing::Bench;
 
     #[tokio::test]
-    async fn makes_and_overwrites_files_with_their_parents() {
+    async fn files_and_parents_are_created_and_files_replaced() {
         let bench = Bench::new();
         let path = bench.workspace().join("output/deep/result.json");
         for content in ["{\n  \"status\": \"success\"\n}", "", "zwölf\r\n"] {
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_say_what_is_wrong() {
+    async fn errors_state_the_cause() {
         let bench = Bench::new();
         bench.write("f", "kept");
         for (path, error) in [

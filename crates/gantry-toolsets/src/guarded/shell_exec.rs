@@ -1,6 +1,7 @@
-//! `tool::shell_exec` runs a listed program, without a shell, in a kernel sandbox around the workspace.
+//! `tool::shell_exec` runs an allow-listed program, without a shell, in a kernel sandbox around the
+//! workspace.
 //!
-//! The list is a convenience; what a command can reach is decided by the sandbox alone.
+//! The list is a convenience. Only the sandbox decides what a command can reach.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ const ALLOWED: &[&str] = &[
     "cmake",
 ];
 
-/// Where programs are looked for after the configured directories.
+/// The directories that are searched for programs after the configured ones.
 const SYSTEM_PATH: &[&str] =
     &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/homebrew/bin"];
 
@@ -36,12 +37,13 @@ const STDOUT_BYTES: usize = 100 * 1024;
 const STDERR_BYTES: usize = 50 * 1024;
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 
-/// Run a listed program in the workspace, without a shell, in a sandbox. No pipes, globs, variables or `&&`: each element
-/// of `argv` reaches the program as it is. The list: git, node, npm, npx, bun, deno, python3, python, pip, ls, cat, grep,
-/// find, echo, mkdir, touch, cp, mv, head, tail, wc, sort, uniq, diff, curl, wget, tar, zip, unzip, jq, sed, awk, which,
-/// env, date, cargo, rustc, go, make, cmake, and what the operator added. The program can write only in the workspace and
-/// a temporary directory of its own, and cannot read the home directory nor use local (Unix) sockets. Standard input is
-/// empty.
+/// Run an allow-listed program in the workspace, without a shell, in a sandbox. No pipes, globs,
+/// variables or `&&`: each element of `argv` reaches the program unchanged. Allowed: git, node,
+/// npm, npx, bun, deno, python3, python, pip, ls, cat, grep, find, echo, mkdir, touch, cp, mv,
+/// head, tail, wc, sort, uniq, diff, curl, wget, tar, zip, unzip, jq, sed, awk, which, env, date,
+/// cargo, rustc, go, make, cmake, and programs the operator added. The program can write only to
+/// the workspace and a private temporary directory. It cannot read the home directory or use local
+/// (Unix) sockets. Standard input is empty.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -50,7 +52,8 @@ struct Input {
     /// Working directory, relative to the workspace root (default: the root).
     #[serde(default, deserialize_with = "absent_when_empty")]
     cwd: Option<String>,
-    /// Milliseconds after which the program and all it started are ended (default 120000; 0 means no limit).
+    /// Milliseconds after which the program and its processes are killed (default 120000; 0 means
+    /// no limit).
     #[serde(default = "default_timeout")]
     timeout: u64,
 }
@@ -66,15 +69,15 @@ struct Output {
     stdout: String,
     /// The first 51200 bytes of standard error.
     stderr: String,
-    /// 0 is success; 128 plus the signal's number when a signal ended the program; -1 when its end is unknown.
+    /// 0 is success; 128 plus the signal number if a signal killed the program; -1 if unknown.
     exit_code: i32,
-    /// The timeout ended the program.
+    /// The program timed out.
     timed_out: bool,
-    /// The signal that ended the program, as in `SIGTERM`, or null.
+    /// The signal that killed the program, such as `SIGTERM`, or null.
     signal: Option<String>,
-    /// Standard output or standard error was longer than what is shown.
+    /// Standard output or standard error was truncated.
     truncated: bool,
-    /// `denied` when the program ran without network by policy.
+    /// `denied` if policy denied the program network access.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<&'static str>,
 }
@@ -93,7 +96,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     let (command, private_tmp) = blocking(&ctx, move |ctx, _| prepare(ctx, input)).await?;
     let finished = run_to_end(&ctx, command).await;
-    // What the program left there may take a while to remove.
+    // Removing the program's temporary files may take a while.
     let removed = blocking(&ctx, move |_, _| {
         drop(private_tmp);
         Ok(())
@@ -106,20 +109,20 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     Ok(output(finished, network_note(&ctx)))
 }
 
-/// Everything a command needs, decided before it starts.
+/// Prepares the command and its temporary directory, or returns the error that prevents it.
 fn prepare(ctx: &Ctx, input: Input) -> Result<(Command, PrivateTmp), ToolError> {
     let machine = &*ctx.state;
     let mut argv = input.argv.into_iter();
     let name = argv.next().ok_or_else(|| {
-        ToolError::input("argv is empty")
-            .with_hint("its first element names the program, as in [\"ls\", \"-l\"]")
+        ToolError::input("argv must not be empty")
+            .with_hint("the first element is the program, as in [\"ls\", \"-l\"]")
     })?;
     check_allowed(machine, &name)?;
     let scope = machine.contained(&ctx.call)?;
     let cwd = scope.open_dir(input.cwd.as_deref().unwrap_or(".")).map_err(file_error)?;
     let program = find(machine, &scope, &name)?;
     let private_tmp = PrivateTmp::new_in(machine.temp_dir())
-        .map_err(|err| ToolError::failed(format!("cannot make a temporary directory: {err}")))?;
+        .map_err(|err| ToolError::failed(format!("cannot create a temporary directory: {err}")))?;
 
     let mut command = Command::new(&program.path, Cwd::Dir(cwd.fd)).args(argv);
     command.env = env::guarded(machine.variables());
@@ -148,7 +151,7 @@ fn prepare(ctx: &Ctx, input: Input) -> Result<(Command, PrivateTmp), ToolError> 
 fn check_allowed(machine: &Machine, name: &str) -> Result<(), ToolError> {
     let allowed: Vec<&str> =
         ALLOWED.iter().copied().chain(machine.shell().allow.iter().map(String::as_str)).collect();
-    // A path would choose the program by itself, whatever its last part says.
+    // A path would select any program, whatever its file name.
     if allowed.contains(&name) && !name.contains('/') {
         return Ok(());
     }
@@ -164,7 +167,7 @@ fn check_allowed(machine: &Machine, name: &str) -> Result<(), ToolError> {
     Err(ToolError::input(text).with_hint(format!("allowed: {list}")))
 }
 
-/// The program, from directories that no confined command can write to.
+/// Finds the program in directories that confined commands cannot write to.
 fn find(machine: &Machine, scope: &Scope, name: &str) -> Result<Program, ToolError> {
     let system = SYSTEM_PATH.iter().map(PathBuf::from);
     let directories: Vec<PathBuf> = machine.shell().path.iter().cloned().chain(system).collect();
@@ -172,8 +175,9 @@ fn find(machine: &Machine, scope: &Scope, name: &str) -> Result<Program, ToolErr
     writable.push(machine.temp_dir().to_owned());
     find_program_outside(name, &directories, &writable).ok_or_else(|| {
         let shown: Vec<_> = directories.iter().map(|directory| directory.to_string_lossy()).collect();
-        ToolError::failed(format!("command not found: {name} is in none of {}", shown.join(", ")))
-            .with_hint("the operator can install it, or add its directory to `shell.path` in gantry.toml")
+        ToolError::failed(format!("command not found: {name} is not in {}", shown.join(", "))).with_hint(
+            "ask the operator to install it, or to add its directory to `shell.path` in gantry.toml",
+        )
     })
 }
 
@@ -181,7 +185,8 @@ fn writable(machine: &Machine, scope: &Scope) -> Vec<PathBuf> {
     std::iter::once(scope.root().to_owned()).chain(machine.shell().caches.iter().cloned()).collect()
 }
 
-/// What a confined command can reach: the system, its program, the workspace and what the operator configured.
+/// The paths that a confined command can reach: the system, its program, the workspace and
+/// configured paths.
 struct Reach {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
@@ -197,7 +202,8 @@ impl Reach {
         Reach { read: system.chain(own.map(PathBuf::from)).chain(readable).collect(), write }
     }
 
-    /// git gives up when it has a configuration in the home but may not read it; it can do without.
+    /// Whether git can read its configuration in the home directory. Git fails if the file exists
+    /// and cannot be read.
     fn reads_git_configuration(&self, machine: &Machine) -> bool {
         let Some(home) = machine.variable("HOME") else { return true };
         let file = Path::new(home).join(".gitconfig");

@@ -1,5 +1,6 @@
-//! What holds for every guarded file tool: nothing outside the workspace, nothing of Gantry's own, nothing sensitive unasked.
-#![allow(clippy::disallowed_methods, reason = "tests set up their own world")]
+//! Tests that hold for every guarded file tool: it cannot leave the workspace, the data directory
+//! is closed, and sensitive paths need approval.
+#![allow(clippy::disallowed_methods, reason = "tests prepare their own files")]
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ fn calls(path: &str) -> [(&'static str, Value); 4] {
 }
 
 #[tokio::test]
-async fn no_hostile_path_leads_out_and_every_legitimate_one_works() {
+async fn hostile_paths_stay_inside_and_legitimate_paths_work() {
     let bench = Bench::new();
     let folder = tempfile::tempdir().unwrap();
     let arena = Arena::new(folder.path()).unwrap();
@@ -42,7 +43,7 @@ async fn no_hostile_path_leads_out_and_every_legitimate_one_works() {
         for (name, input) in calls(path) {
             let reply = bench.call_as(call(), name, input).await;
             let shown = format!("{reply:?}");
-            // A name such as `~` is a plain name: what is written under it stays inside.
+            // A name such as `~` is an ordinary name: a file under it stays inside.
             let real = reply.ok().map(|reply| reply["path"].as_str().unwrap().to_owned());
             assert!(
                 real.is_none_or(|real| Path::new(&real).starts_with(&workspace)),
@@ -57,10 +58,10 @@ async fn no_hostile_path_leads_out_and_every_legitimate_one_works() {
 }
 
 #[tokio::test]
-async fn the_data_directory_is_closed_even_inside_the_workspace() {
+async fn data_directory_inside_the_workspace_is_closed() {
     let bench = Bench::new();
     std::fs::write(bench.data().join("token"), SECRET).unwrap();
-    // The whole bench as the workspace, with the data directory in it.
+    // The workspace is the whole bench folder, which contains the data directory.
     let root = bench.data().parent().unwrap().to_owned();
     for path in ["data/token", "data", "workspace/../data/token"] {
         for (name, input) in calls(path) {
@@ -86,9 +87,9 @@ async fn agents_need_approval_for_sensitive_files_also_through_links() {
     assert_eq!(bench.read(".env"), "KEY=1\n");
 }
 
-/// Policy does not know the vault here, just as it would not if a link were swapped after it looked.
+/// Policy does not know the vault here, as if a link had been swapped after the policy decision.
 #[tokio::test]
-async fn a_sensitive_path_that_policy_did_not_see_is_refused_when_it_is_opened() {
+async fn sensitive_path_unknown_to_policy_is_denied_on_open() {
     let bench = Bench::with(|parts| {
         let vault = parts.temp_dir.parent().unwrap().join("workspace/vault");
         parts.sensitive = gantry_tool::SensitivePaths::new(vec![vault]);

@@ -1,4 +1,5 @@
-//! `gsv__ConfigGet` shows the configuration. Secrets were masked before the tools got it, so no path leads around the mask.
+//! `gsv__ConfigGet` shows the configuration. Secrets are masked before the tools get it, so no path
+//! can reveal them.
 
 use std::sync::Arc;
 
@@ -28,13 +29,13 @@ enum Output {
 struct OneValue {
     /// The path as given.
     path: String,
-    /// What is configured there.
+    /// The configured value.
     value: Value,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct AllValues {
-    /// The whole configuration in force.
+    /// The whole configuration in effect.
     config: Value,
 }
 
@@ -69,10 +70,10 @@ fn find<'a>(config: &'a Value, path: &str) -> Result<&'a Value, ToolError> {
         };
         value = below.ok_or_else(|| {
             let known = value.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str));
-            let error = ToolError::failed(format!("nothing is configured under {path:?}"));
+            let error = ToolError::failed(format!("no configuration value at {path:?}"));
             match nearest(name, known).first() {
                 Some(near) => error.with_hint(format!("did you mean {near:?}?")),
-                None => error.with_hint("leave path out to see everything"),
+                None => error.with_hint("leave path out to see the whole configuration"),
             }
         })?;
     }
@@ -86,7 +87,7 @@ mod tests {
     use crate::testing::{Bench, MASKED_CONFIG};
 
     #[tokio::test]
-    async fn shows_everything_or_one_value_and_never_a_secret() {
+    async fn whole_configuration_or_one_value_is_shown_without_secrets() {
         let bench = Bench::new();
         let config: serde_json::Value = serde_json::from_str(MASKED_CONFIG).unwrap();
         let all = bench.call("gsv__ConfigGet", json!({})).await;

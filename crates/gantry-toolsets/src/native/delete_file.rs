@@ -1,4 +1,4 @@
-//! `gsv__DeleteFile` removes a file of the agent's workspace.
+//! `gsv__DeleteFile` deletes a file of the agent's workspace.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::workspace::WorkspacePath;
 use super::{Ctx, Done, Native, done, object_error};
 
-/// Delete a file of your workspace for good. Skills that all agents share cannot be deleted, only your own copy of one.
+/// Delete a file of your workspace permanently. Shared skills cannot be deleted, only your own copy
+/// of one.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -44,12 +45,14 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     }
     if path.find(objects).await?.is_some() {
         return Err(ToolError::failed(format!(
-            "{shown} is a skill that all agents share; there is no copy of yours to delete"
+            "{shown} is a skill that all agents share; you have no copy of your own to delete"
         )));
     }
     let below = objects.list(&format!("{}/", path.key()), Depth::One).await.map_err(object_error)?;
     if !below.is_empty() {
-        return Err(ToolError::failed(format!("{shown} is a directory, and only files can be deleted")));
+        return Err(ToolError::failed(format!(
+            "cannot delete {shown}: it is a directory; delete its files one by one"
+        )));
     }
     Err(ToolError::failed(format!("no such file in the workspace: {shown}")))
 }
@@ -61,7 +64,7 @@ mod tests {
     use crate::testing::Bench;
 
     #[tokio::test]
-    async fn deletes_ones_own_files_and_nothing_else() {
+    async fn only_own_files_are_deleted() {
         let bench = Bench::new();
         for key in
             ["agents/a/dir/f", "agents/a/skills/x/S.md", "skills/x/S.md", "skills/y/S.md", "agents/b/f"]
@@ -73,10 +76,10 @@ mod tests {
         };
         for (path, error) in [
             ("f", "no such file in the workspace: f"),
-            ("dir", "dir is a directory, and only files can be deleted"),
+            ("dir", "cannot delete dir: it is a directory; delete its files one by one"),
             (
                 "skills/y/S.md",
-                "skills/y/S.md is a skill that all agents share; there is no copy of yours to delete",
+                "skills/y/S.md is a skill that all agents share; you have no copy of your own to delete",
             ),
         ] {
             assert_eq!(delete(path).await, Err(json!({"ok": false, "error": error})));

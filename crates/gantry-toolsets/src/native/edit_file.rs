@@ -11,17 +11,18 @@ use serde::{Deserialize, Serialize};
 use super::workspace::{SkillSource, WorkspacePath};
 use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, reading_error, write_file};
 
-/// Replace exact text in a file of your workspace, all or nothing. `oldString` must match exactly, white space included;
-/// LF in it matches CRLF, and the file's line endings are kept. A skill that all agents share is read, and the result
-/// becomes your own copy.
+/// Replace exact text in a file of your workspace, all or nothing. `oldString` must match exactly,
+/// white space included; LF in it matches CRLF, and the file's line endings are kept. Editing a
+/// shared skill creates your own copy.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
     /// Path of the file, relative to the workspace root.
     path: String,
-    /// Exact text to find. Must not be empty. Unless `replaceAll` is true it must occur exactly once.
+    /// Exact text to find. Must not be empty. Unless `replaceAll` is true it must occur exactly
+    /// once.
     old_string: String,
-    /// The text to put in its place. Must differ from `oldString`; may be empty.
+    /// The replacement. Must differ from `oldString`; may be empty.
     new_string: String,
     /// Replace every occurrence. Default false.
     #[serde(default)]
@@ -33,14 +34,14 @@ struct Input {
 struct Output {
     /// The path as given.
     path: String,
-    /// How many occurrences were replaced.
+    /// The number of replacements.
     replacements: usize,
     /// Always true.
     edited: bool,
     /// For skills: whose copy was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     resolved_source: Option<SkillSource>,
-    /// For skills: the key that was read. Your own copy is what was written.
+    /// For skills: the key that was read. The edit is always written to your own copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     resolved_path: Option<String>,
 }
@@ -53,7 +54,7 @@ enum Unedited {
 pub(super) const NAME: &str = "gsv__EditFile";
 
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    // A failed edit shows passages of the file.
+    // The error of a failed edit shows passages of the file.
     Tool::new(NAME, Toolset::Native, native, run)
         .effects(&[Effect::WritesFiles])
         .labels(&[Label::Private])
@@ -103,11 +104,11 @@ fn unedited(why: &Unedited, path: &WorkspacePath) -> ToolError {
         Unedited::Refused(err) => err,
     };
     let error = match err {
-        EditError::EmptyOld => ToolError::input("oldString is empty"),
-        EditError::Same => ToolError::input("oldString and newString are equal"),
+        EditError::EmptyOld => ToolError::input("oldString must not be empty"),
+        EditError::Same => ToolError::input("oldString and newString must differ"),
         EditError::NotFound { .. } | EditError::Ambiguous { .. } | EditError::NotText(_) => {
-            let told = err.to_string().replacen("the passage", "oldString", 1);
-            ToolError::failed(format!("cannot edit {path}: {told}"))
+            let cause = err.to_string().replacen("the passage", "oldString", 1);
+            ToolError::failed(format!("cannot edit {path}: {cause}"))
         }
     };
     match err.hint() {
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn edits_as_the_nodes_edit_does() {
+    async fn edit_behaves_like_the_node_tool() {
         let bench = Bench::new();
         bench.put_object("agents/a/f.md", "one\r\ntwo\r\ntwo\r\n").await;
         let done = edit(&bench, "f.md", "one\ntwo", "1\n2", false).await;
@@ -145,8 +146,8 @@ mod tests {
                 "x",
                 "cannot edit f.md: oldString was found 2 times (lines 2, 3) (add surrounding lines to make it unique, or pass replaceAll: true)",
             ),
-            ("", "x", "oldString is empty"),
-            ("two", "two", "oldString and newString are equal"),
+            ("", "x", "oldString must not be empty"),
+            ("two", "two", "oldString and newString must differ"),
             (
                 "twooo",
                 "x",
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shared_skill_becomes_the_agents_own_copy() {
+    async fn editing_a_shared_skill_creates_an_own_copy() {
         let bench = Bench::new();
         bench.put_object("skills/x/SKILL.md", "shared").await;
         let done = edit(&bench, "skills/x/SKILL.md", "shared", "mine", false).await.unwrap();
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn edits_at_once_are_all_kept() {
+    async fn concurrent_edits_are_all_kept() {
         let bench = std::sync::Arc::new(Bench::new());
         let lines: String = (0..20).map(|number| format!("line-{number}-old\n")).collect();
         bench.put_object("agents/a/f", lines).await;

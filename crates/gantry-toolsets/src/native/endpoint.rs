@@ -1,4 +1,4 @@
-//! One end of a transfer: a path on a node, or in the calling agent's workspace.
+//! An endpoint of a transfer: a path on a node, or in the calling agent's workspace.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ const MAX_PATH_BYTES: usize = 4095;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    /// `{nodeId}:/abs/path`, or `{nodeId}:relative`, from the node's workspace.
+    /// `{nodeId}:/abs/path`, or `{nodeId}:relative`, which starts at the node's workspace.
     Node { node: String, path: String },
     /// `gsv:path`.
     Workspace { path: String },
@@ -27,7 +27,7 @@ impl Endpoint {
             return Err(format!("the endpoint {shown:?} has no path"));
         }
         if path.contains('\0') {
-            return Err(format!("the endpoint {shown:?} holds a NUL character"));
+            return Err(format!("the endpoint {shown:?} contains a NUL character"));
         }
         if path.len() > MAX_PATH_BYTES {
             return Err(format!("the endpoint {shown:?} is longer than {MAX_PATH_BYTES} bytes"));
@@ -36,25 +36,25 @@ impl Endpoint {
         if end == WORKSPACE {
             return Ok(Endpoint::Workspace { path });
         }
-        check_node_id(end).map_err(|why| format!("the endpoint {shown:?} is malformed: {why}"))?;
+        check_node_id(end).map_err(|why| format!("invalid endpoint {shown:?}: {why}"))?;
         Ok(Endpoint::Node { node: end.to_owned(), path })
     }
 
-    /// The path, wherever it is.
+    /// Returns the path of either kind.
     pub fn path(&self) -> &str {
         match self {
             Endpoint::Node { path, .. } | Endpoint::Workspace { path } => path,
         }
     }
 
-    /// The place of an entry, when this is a directory.
+    /// Returns the endpoint of an entry below this directory.
     pub fn below(&self, entry: &str) -> Endpoint {
         match self {
             Endpoint::Node { node, path } => {
                 let slash = if path.ends_with('/') { "" } else { "/" };
                 Endpoint::Node { node: node.clone(), path: format!("{path}{slash}{entry}") }
             }
-            // The root is "/", and what lies in it has none.
+            // The root is "/", but paths below it have no leading slash.
             Endpoint::Workspace { path } => match path.trim_end_matches('/') {
                 "" => Endpoint::Workspace { path: entry.to_owned() },
                 folder => Endpoint::Workspace { path: format!("{folder}/{entry}") },
@@ -62,7 +62,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether two endpoints name the same place, as far as their text tells.
+    /// Whether two endpoints are the same path, as far as their text shows.
     pub fn is_same(&self, other: &Endpoint) -> bool {
         match (self, other) {
             (Endpoint::Node { node, path }, Endpoint::Node { node: other_node, path: other_path }) => {
@@ -85,7 +85,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A path without what does not matter: `.`, doubled and final slashes. `..` stays, since a link may turn it elsewhere.
+/// Splits a path without `.`, doubled and final slashes. It keeps `..`, which a link may redirect.
 fn plain(path: &str) -> (bool, Vec<&str>) {
     (path.starts_with('/'), path.split('/').filter(|name| !name.is_empty() && *name != ".").collect())
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_read_or_refused_with_a_reason() {
+    fn endpoints_are_parsed_or_rejected_with_a_reason() {
         let node = |node: &str, path: &str| Ok(Endpoint::Node { node: node.into(), path: path.into() });
         assert_eq!(Endpoint::parse("box:/a/b"), node("box", "/a/b"));
         assert_eq!(Endpoint::parse("local:rel/x"), node("local", "rel/x"));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_have_the_paths_that_a_call_would_name() {
+    fn entries_have_valid_endpoint_paths() {
         for (folder, expected) in [
             ("box:dir", "box:dir/a/b"),
             ("box:dir/", "box:dir/a/b"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_place_is_seen_through_its_spelling() {
+    fn equal_paths_are_recognized_in_different_spellings() {
         let same =
             |one: &str, other: &str| Endpoint::parse(one).unwrap().is_same(&Endpoint::parse(other).unwrap());
         for (one, other) in

@@ -1,4 +1,4 @@
-//! `gsv__LogsGet` fetches a node's newest log lines.
+//! `gsv__LogsGet` returns a node's newest log lines.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::{Done, NodeLogs, done};
 
 const DEFAULT_LINES: usize = 100;
 
-/// Fetch the newest log lines of a connected node. With one node connected, `nodeId` may be left out. Inputs and errors of
-/// others' calls are shown to the operator alone.
+/// Fetch the newest log lines of a connected node. With one node connected, `nodeId` may be left
+/// out. Only the operator sees inputs and errors of others' calls.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
-    /// Which node. Needed when several are connected.
+    /// Which node. Required if several are connected.
     node_id: Option<String>,
     /// How many lines, 1 to 5000 (default 100).
     #[serde(default = "default_lines")]
@@ -32,11 +32,11 @@ fn default_lines() -> usize {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Output {
-    /// The node whose log it is.
+    /// The node of this log.
     node_id: String,
     /// The lines, oldest first.
     lines: Vec<String>,
-    /// How many lines these are.
+    /// The number of lines.
     count: usize,
     /// The log has older lines.
     truncated: bool,
@@ -72,7 +72,7 @@ mod tests {
     use crate::testing::{Bench, ScriptedNodes};
 
     #[tokio::test]
-    async fn asks_the_gateway_for_a_node_or_the_only_one() {
+    async fn logs_come_from_the_named_node_or_the_only_one() {
         let bench = Bench::new();
         bench.connect(std::sync::Arc::new(ScriptedNodes));
         for (input, node, count) in [
@@ -97,10 +97,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_gateway_it_says_so() {
+    async fn missing_gateway_is_reported() {
         let bench = Bench::new();
         let error = bench.call("gsv__LogsGet", json!({})).await;
-        let told = "this needs a running gateway (start one with `gantry up`)";
-        assert_eq!(error, Err(json!({"ok": false, "error": told})));
+        let expected = "this needs a running gateway (start one with `gantry up`)";
+        assert_eq!(error, Err(json!({"ok": false, "error": expected})));
     }
 }

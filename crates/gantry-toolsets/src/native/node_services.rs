@@ -1,4 +1,4 @@
-//! What native tools ask of a running gateway about its nodes.
+//! The gateway functions that native tools use to reach nodes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,9 +8,9 @@ use gantry_store::Objects;
 use gantry_tool::{Call, Tool, ToolError};
 
 use super::{Endpoint, logs_get, transfer};
-use crate::Listed;
+use crate::ToolEntry;
 
-/// The state of the tools that need nodes.
+/// The state of the tools that use nodes.
 pub(super) struct GatewayTools {
     pub(super) objects: Objects,
     nodes: Option<Arc<dyn NodeServices>>,
@@ -22,14 +22,15 @@ impl GatewayTools {
     }
 }
 
-/// Tools that reach nodes through the gateway. Without one they copy inside the workspace, and say
-/// that the rest needs a gateway.
+/// Returns the tools that reach nodes through the gateway. Without a gateway they copy inside the
+/// workspace only, and report that everything else needs a gateway.
 pub fn gateway_tools(objects: &Objects, nodes: Option<Arc<dyn NodeServices>>) -> Vec<Tool> {
     let state = Arc::new(GatewayTools { objects: objects.clone(), nodes });
     TOOLS.iter().map(|(_, tool)| tool(&state)).collect()
 }
 
-const TOOLS: &[Listed<GatewayTools>] = &[(logs_get::NAME, logs_get::tool), (transfer::NAME, transfer::tool)];
+const TOOLS: &[ToolEntry<GatewayTools>] =
+    &[(logs_get::NAME, logs_get::tool), (transfer::NAME, transfer::tool)];
 
 pub(crate) fn gateway_tool_names() -> impl Iterator<Item = &'static str> {
     TOOLS.iter().map(|(name, _)| *name)
@@ -37,13 +38,14 @@ pub(crate) fn gateway_tool_names() -> impl Iterator<Item = &'static str> {
 
 pub type ToolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
 
-/// The nodes of a gateway, as the tools see them.
+/// The nodes of a gateway, as the tools use them.
 pub trait NodeServices: Send + Sync {
-    /// The newest log lines of a node, oldest first; of the only one that is connected when none is named.
-    /// What others said in calls is shown to the operator alone.
+    /// Returns the newest log lines of a node, oldest first; without a name, of the only connected
+    /// node. Only the operator sees the inputs and errors of others' calls.
     fn logs(&self, call: Arc<Call>, node: Option<String>, lines: usize) -> ToolFuture<'_, NodeLogs>;
 
-    /// Moves bytes between a node and a node or the workspace, until they have arrived whole. At least one end is a node.
+    /// Copies between two nodes, or between a node and the workspace, until everything is verified.
+    /// At least one endpoint is a node.
     fn transfer(
         &self,
         call: Arc<Call>,
@@ -64,10 +66,10 @@ pub struct NodeLogs {
 pub struct Transferred {
     pub bytes_transferred: u64,
     pub mime: Option<String>,
-    /// How many files, when a directory was sent.
+    /// The number of files, for a directory.
     pub files: Option<u64>,
-    /// What was left out and why, when a directory was sent.
+    /// The skipped entries with reasons, for a directory.
     pub skipped: Vec<String>,
-    /// All that were left out, also those without a line in `skipped`.
+    /// The number of skipped entries, including those that `skipped` does not list.
     pub skipped_count: u64,
 }

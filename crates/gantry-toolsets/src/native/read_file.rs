@@ -13,13 +13,14 @@ use super::workspace::{SkillSource, WorkspacePath};
 use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, object_error, reading_error};
 use crate::optional_path::absent_when_empty;
 
-/// Read a file of your workspace, or list a directory of it. Paths are relative to the workspace root. Below `skills/`
-/// your own copy comes first, then the one that all agents share; listings show both. Files up to 32 MB.
+/// Read a file of your workspace, or list a directory. Paths are relative to the workspace root.
+/// Below `skills/` your own copy comes first, then the shared one; listings show both. Files up to
+/// 32 MB.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Path relative to the workspace root; leave it out or use "/" to list the root. Examples: "SOUL.md", "memory/",
-    /// "skills/summarize/SKILL.md".
+    /// Path relative to the workspace root; leave it out or use "/" to list the root. Examples:
+    /// "SOUL.md", "memory/", "skills/summarize/SKILL.md".
     #[serde(default, deserialize_with = "absent_when_empty")]
     path: Option<String>,
 }
@@ -38,9 +39,9 @@ struct FileOutput {
     path: String,
     /// The whole text.
     content: String,
-    /// Bytes of the stored file.
+    /// The file's size in bytes.
     size: u64,
-    /// When it was written, as an ISO 8601 time.
+    /// The time of the last write, ISO 8601.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_modified: Option<String>,
     /// For skills: the key that was read.
@@ -59,7 +60,7 @@ struct DirectoryOutput {
     files: Vec<String>,
     /// Names of directories, sorted.
     directories: Vec<String>,
-    /// There are more entries than are shown.
+    /// The listing is incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated: Option<bool>,
 }
@@ -90,7 +91,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
 
 fn file(path: &WorkspacePath, copy: SkillSource, object: &Object) -> Result<FileOutput, ToolError> {
     let decoded = text::decode(&object.bytes).map_err(|err| {
-        let hint = "send it to a node with gsv__Transfer and read it there";
+        let hint = "copy it to a node with gsv__Transfer and read it there";
         ToolError::failed(format!("cannot read {}: {err}", path.shown())).with_hint(hint)
     })?;
     let modified = jiff::Timestamp::from_millisecond(object.info.modified).ok();
@@ -124,7 +125,7 @@ async fn directory(objects: &Objects, path: &WorkspacePath) -> Result<DirectoryO
             "no such file or directory in the workspace: {}",
             path.shown()
         ))
-        .with_hint("list the root by leaving path out"));
+        .with_hint("leave path out to list the root"));
     }
     Ok(DirectoryOutput {
         path: path.shown().to_owned(),
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_files_and_lists_directories_of_the_callers_workspace_only() {
+    async fn only_the_callers_workspace_is_read_and_listed() {
         let bench = Bench::new();
         for (key, text) in [
             ("agents/a/SOUL.md", "söul\r\n"),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn skills_prefer_the_agents_copy_and_listings_are_merged() {
+    async fn own_skill_copy_wins_and_listings_are_merged() {
         let bench = Bench::new();
         assert_eq!(read(&bench, "a", "/").await.unwrap()["directories"], json!([]));
         for (key, text) in [
@@ -218,17 +219,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn binary_and_huge_files_are_refused_with_a_way_out() {
+    async fn binary_and_huge_files_are_rejected_with_a_hint() {
         let bench = Bench::new();
         bench.put_object("agents/a/x.bin", b"\xff\x00\x01").await;
         let error = read(&bench, "a", "x.bin").await.unwrap_err();
         assert!(error["error"].as_str().unwrap().contains("gsv__Transfer"), "{error}");
         bench.put_object("agents/a/huge", vec![b'a'; 32 * 1024 * 1024 + 1]).await;
         let error = read(&bench, "a", "huge").await.unwrap_err();
-        let told = error["error"].as_str().unwrap();
+        let text = error["error"].as_str().unwrap();
         assert!(
-            told.starts_with("huge has 33554433 bytes") && told.contains("gantry transfer gsv:huge"),
-            "{told}"
+            text.starts_with("huge has 33554433 bytes") && text.contains("gantry transfer gsv:huge"),
+            "{text}"
         );
     }
 }

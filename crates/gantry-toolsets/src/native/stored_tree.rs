@@ -1,27 +1,28 @@
-//! Everything below a directory of the workspace, as reads see it: of two copies of a skill's file the agent's own.
+//! Lists all files below a directory of the workspace. An agent's own copy of a skill file hides
+//! the shared one.
 
 use gantry_store::{Depth, ObjectError, Objects};
 
 use super::WorkspacePath;
 
-/// The files below a directory, in the order of their paths.
+/// The files below a directory, sorted by path.
 #[derive(Debug)]
 pub struct StoredTree {
     pub files: Vec<StoredFile>,
-    /// There are more than one listing tells.
+    /// The store has more files than one listing returns.
     pub truncated: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredFile {
-    /// From the directory on.
+    /// The path relative to the directory.
     pub path: String,
     pub key: String,
     pub size: u64,
 }
 
 impl StoredTree {
-    /// Empty where there is no such directory.
+    /// Returns an empty tree if there is no such directory.
     pub async fn below(folder: &WorkspacePath, objects: &Objects) -> Result<StoredTree, ObjectError> {
         let mut files = Vec::new();
         let mut truncated = false;
@@ -33,7 +34,7 @@ impl StoredTree {
                 StoredFile { path, key: object.key, size: object.size }
             }));
         }
-        // A stable sort: of two copies the agent's own stays before the other.
+        // The sort is stable: the agent's own copy stays before the shared one.
         files.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
         files.dedup_by(|other, one| other.path == one.path);
         Ok(StoredTree { files, truncated })

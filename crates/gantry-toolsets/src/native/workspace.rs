@@ -1,7 +1,8 @@
-//! Paths in an agent's workspace, and the keys they stand for.
+//! Paths in an agent's workspace, and their keys in object storage.
 //!
-//! The agent comes from the call, never from the input: no path leads into another agent's workspace. `skills/…` falls
-//! back to the skills of all agents; it is written for the agent alone.
+//! The agent comes from the call, never from the input, so no path leads into another agent's
+//! workspace. Reads of `skills/…` fall back to the shared skills; writes always go to the agent's
+//! own copy.
 
 use gantry_store::{Depth, ObjectError, ObjectInfo, Objects, check_key};
 use gantry_tool::{Call, ToolError};
@@ -16,13 +17,13 @@ const SKILLS: &str = "skills";
 pub struct WorkspacePath {
     /// `agents/{agentId}`.
     root: String,
-    /// Without slashes at either end; empty for the root.
+    /// The path without slashes at either end; empty for the root.
     path: String,
-    /// The caller wrote a final slash, or means the root.
+    /// Whether the caller wrote a final slash or the root.
     folder: bool,
 }
 
-/// Whose copy of a skill.
+/// The owner of a copy of a skill: the agent, or all agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SkillSource {
@@ -30,23 +31,23 @@ pub enum SkillSource {
     Global,
 }
 
-/// Whether the caller is an agent at all: only agents keep things.
+/// Checks that the caller acts for an agent: only agents have stored files and memories.
 pub(crate) fn check_agent(call: &Call) -> Result<(), ToolError> {
     if call.acts_for_no_agent {
-        let message = "this token acts as no agent, and only agents have a workspace in storage and memories";
+        let message = "this token acts as no agent, and only agents have stored files and memories";
         return Err(ToolError::denied(message)
-            .with_hint("`gantry tokens add NAME --agents main` makes one that does"));
+            .with_hint("create a token that does: `gantry tokens add NAME --agents main`"));
     }
     Ok(())
 }
 
 impl WorkspacePath {
-    /// Reads a path as a caller wrote it: relative, `/` for the root, perhaps with a final slash.
+    /// Parses a path as a caller wrote it: relative, `/` for the root, a final slash allowed.
     pub fn new(call: &Call, written: &str) -> Result<WorkspacePath, ToolError> {
         check_agent(call)?;
         let agent = &call.agent;
         if agent.contains('/') || check_key(agent).is_err() {
-            return Err(ToolError::input(format!("{agent:?} is no agent that could have a workspace")));
+            return Err(ToolError::input(format!("invalid agent id {agent:?}: it cannot have a workspace")));
         }
         let root = format!("agents/{agent}");
         if written == "/" || written.is_empty() {
@@ -61,21 +62,21 @@ impl WorkspacePath {
         Ok(WorkspacePath { root, path: path.to_owned(), folder: path.len() < written.len() })
     }
 
-    /// As [`WorkspacePath::new`], for what must be a file.
+    /// Like [`WorkspacePath::new`], but the path must name a file.
     pub fn file(call: &Call, written: &str) -> Result<WorkspacePath, ToolError> {
         let path = WorkspacePath::new(call, written)?;
         if path.folder {
-            return Err(ToolError::input(format!("{written:?} names a directory, not a file")));
+            return Err(ToolError::input(format!("{written:?} is a directory, not a file")));
         }
         Ok(path)
     }
 
-    /// As [`WorkspacePath::file`], for one that is made or replaced.
+    /// Like [`WorkspacePath::file`], for a file that is created or replaced.
     pub fn written_file(call: &Call, written: &str) -> Result<WorkspacePath, ToolError> {
         let path = WorkspacePath::file(call, written)?;
-        // A file of that name would hide every skill, and none could be changed.
+        // A file with that name would hide every skill, and no skill could be changed.
         if path.path == SKILLS {
-            let message = format!("\"{SKILLS}\" is the directory of the skills and cannot be a file");
+            let message = format!("\"{SKILLS}\" is the directory of skills and cannot be a file");
             return Err(
                 ToolError::input(message).with_hint("write a file below it, such as skills/NAME/SKILL.md")
             );
@@ -83,22 +84,22 @@ impl WorkspacePath {
         Ok(path)
     }
 
-    /// The path without slashes at its ends; `/` for the root.
+    /// Returns the path without slashes at its ends; `/` for the root.
     pub fn shown(&self) -> &str {
         if self.path.is_empty() { "/" } else { &self.path }
     }
 
-    /// Whether only a directory is meant.
+    /// Whether the path can only be a directory.
     pub fn is_folder(&self) -> bool {
         self.folder
     }
 
-    /// The agent's own key, which is the one that is written.
+    /// Returns the agent's own key. Writes always use it.
     pub fn key(&self) -> String {
         if self.path.is_empty() { self.root.clone() } else { format!("{}/{}", self.root, self.path) }
     }
 
-    /// The key of the copy for all agents, for skills.
+    /// Returns the key of a skill's shared copy.
     pub fn global_key(&self) -> Option<String> {
         self.is_skill().then(|| self.path.clone())
     }
@@ -107,18 +108,20 @@ impl WorkspacePath {
         self.path == SKILLS || self.path.strip_prefix(SKILLS).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// The keys to look at for reading, the agent's own first.
+    /// Returns the keys to try for reading, the agent's own first.
     pub fn candidates(&self) -> Vec<(SkillSource, String)> {
         let own = (SkillSource::Agent, self.key());
         std::iter::once(own).chain(self.global_key().map(|key| (SkillSource::Global, key))).collect()
     }
 
-    /// The prefixes whose listings make up this directory. The root shows `skills/` also when only the global ones exist.
+    /// Returns the prefixes whose listings make up this directory. The root has `skills/` also if
+    /// only shared skills exist.
     pub(super) fn prefixes(&self) -> Vec<String> {
         self.candidates().into_iter().map(|(_, key)| format!("{key}/")).collect()
     }
 
-    /// The prefixes below which the files of this directory are, each with what the workspace shows before their names.
+    /// Returns the prefixes of the files in this directory, each with the path that the workspace
+    /// shows before their names.
     pub(super) fn trees(&self) -> Vec<(String, String)> {
         let mut trees: Vec<_> = self.prefixes().into_iter().map(|prefix| (prefix, String::new())).collect();
         if self.path.is_empty() {
@@ -127,13 +130,13 @@ impl WorkspacePath {
         trees
     }
 
-    /// A path below this directory, which is a valid one.
+    /// Returns the path of an entry below this directory. `entry` must be valid.
     pub fn below(&self, entry: &str) -> WorkspacePath {
         let path = if self.path.is_empty() { entry.to_owned() } else { format!("{}/{entry}", self.path) };
         WorkspacePath { root: self.root.clone(), path, folder: false }
     }
 
-    /// Refuses to write a file where agents share a directory: it would be there beside it, and hide nothing.
+    /// Rejects a file path that is a shared directory: the file would exist next to that directory.
     pub async fn check_not_shared_folder(&self, objects: &Objects) -> Result<(), ToolError> {
         let Some(key) = self.global_key() else { return Ok(()) };
         let below = objects.list(&format!("{key}/"), Depth::One).await.map_err(object_error)?;
@@ -144,7 +147,7 @@ impl WorkspacePath {
         Err(ToolError::failed(message).with_hint("name a file in it, such as skills/NAME/SKILL.md"))
     }
 
-    /// The copy that a read gets, if there is one.
+    /// Returns the copy that a read gets, if there is one.
     pub async fn find(&self, objects: &Objects) -> Result<Option<(SkillSource, ObjectInfo)>, ToolError> {
         for (copy, key) in self.candidates() {
             if let Some(info) = objects.head(&key).await.map_err(object_error)? {
@@ -154,7 +157,7 @@ impl WorkspacePath {
         Ok(None)
     }
 
-    /// As [`WorkspacePath::find`], whosever copy it is.
+    /// Like [`WorkspacePath::find`], without the owner of the copy.
     pub async fn found(&self, objects: &Objects) -> Result<Option<ObjectInfo>, ObjectError> {
         for (_, key) in self.candidates() {
             if let Some(info) = objects.head(&key).await? {
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_stay_in_the_callers_workspace() {
+    fn paths_cannot_leave_the_callers_workspace() {
         let key =
             |path: &str| WorkspacePath::new(&call("a"), path).map(|path| (path.key(), path.is_folder())).ok();
         let some = |key: &str, folder| Some((key.to_owned(), folder));
@@ -192,14 +195,14 @@ mod tests {
         }
         assert!(WorkspacePath::file(&call("a"), "memory/").is_err());
         assert!(WorkspacePath::file(&call("a"), "/").is_err());
-        assert!(WorkspacePath::file(&call("a"), "skills").is_ok(), "one that is there can be removed");
-        let said = WorkspacePath::written_file(&call("a"), "skills").unwrap_err().to_string();
-        assert!(said.contains("cannot be a file"), "{said}");
+        assert!(WorkspacePath::file(&call("a"), "skills").is_ok(), "an existing one can be deleted");
+        let error = WorkspacePath::written_file(&call("a"), "skills").unwrap_err().to_string();
+        assert!(error.contains("cannot be a file"), "{error}");
         assert!(WorkspacePath::written_file(&call("a"), "skills/x").is_ok());
     }
 
     #[test]
-    fn only_skills_have_a_global_copy() {
+    fn only_skills_have_a_shared_copy() {
         let global = |path: &str| WorkspacePath::new(&call("a"), path).unwrap().global_key();
         assert_eq!(global("skills/x"), Some("skills/x".into()));
         assert_eq!(global("skills/"), Some("skills".into()));

@@ -1,4 +1,4 @@
-//! `gsv__WriteFile` makes or replaces a file of the agent's workspace.
+//! `gsv__WriteFile` creates or replaces a file of the agent's workspace.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::workspace::WorkspacePath;
 use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, object_error};
 
-/// Write a file of your workspace: make it, or replace all it holds. Directories are not needed. A file below `skills/`
-/// becomes your own copy and leaves the one that all agents share as it is.
+/// Write a file of your workspace: create it, or replace its content. Directories are created as
+/// needed. A file below `skills/` becomes your own copy; the shared one stays unchanged.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -46,9 +46,10 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     path.check_not_shared_folder(ctx.state.objects()).await?;
     let size = input.content.len();
     if size as u64 > MAX_FILE_BYTES {
-        let text =
-            format!("{} would have {size} bytes, at most {MAX_FILE_BYTES} can be written", path.shown());
-        return Err(ToolError::failed(text).with_hint("gsv__Transfer brings a file of any size from a node"));
+        let text = format!("{} would have {size} bytes, at most {MAX_FILE_BYTES} are allowed", path.shown());
+        return Err(
+            ToolError::failed(text).with_hint("use gsv__Transfer to copy a file of any size from a node")
+        );
     }
     let key = path.key();
     let put = ctx.state.objects().put(&key, input.content, content_type(path.shown()));
@@ -56,7 +57,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     Ok(done(Output { path: path.shown().to_owned(), size, written: true }))
 }
 
-/// The type that a written text gets: by its ending, else plain.
+/// Returns the content type for a written text: by its extension, else plain text.
 pub(super) fn content_type(path: &str) -> &'static str {
     match gantry_store::content_type(path) {
         known @ ("text/markdown" | "application/json" | "text/yaml") => known,
@@ -71,7 +72,7 @@ mod tests {
     use crate::testing::Bench;
 
     #[tokio::test]
-    async fn writes_for_the_calling_agent_and_only_there() {
+    async fn file_is_written_to_the_calling_agents_workspace() {
         let bench = Bench::new();
         bench.put_object("skills/x/SKILL.md", "global").await;
         for (path, content) in
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_can_be_written_can_be_read() {
+    async fn every_written_file_can_be_read() {
         let bench = Bench::new();
         let write = |size: usize| {
             let input = json!({"path": "big", "content": "a".repeat(size)});
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_file_is_refused_and_nothing_is_written() {
+    async fn invalid_paths_are_rejected_and_nothing_is_written() {
         let bench = Bench::new();
         bench.put_object("agents/main/dir/file", "x").await;
         for path in ["", "/", "dir/", "../x", "/abs", "a//b", "a\\b", "a\u{0}b", "dir", "dir/file/below"] {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_those_of_the_design() {
+    fn content_types_follow_the_seed() {
         for (path, expected) in [
             ("a.md", "text/markdown"),
             ("a.json", "application/json"),

@@ -1,4 +1,4 @@
-//! `Bash` runs a shell command: to its end, in the background, or whichever comes first.
+//! `Bash` runs a shell command to its end, in the background, or in the background after a while.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,12 +19,13 @@ use crate::{Ctx, Machine};
 const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 const FALLBACK_SHELL: &str = "/bin/sh";
 
-/// Run a command in the user's login shell. Waits for it to end and returns its exit code and output; a command that fails
-/// is a result too. With `background`, or after `yieldMs`, it keeps running as a session: use `Process` with its `sessionId`.
+/// Run a command in the user's login shell. Waits for it to end and returns its exit code and
+/// output; a command that fails is a result too. With `background`, or after `yieldMs`, it keeps
+/// running as a session: use `Process` with its `sessionId`.
 ///
-/// `command` must not be empty. `exitCode` or `signal` say how a command ended. When the timeout passes, the command and
-/// everything it started get SIGTERM and, 250 ms later, SIGKILL. A `yieldMs` outside 10 to 120000 is moved to the nearest of
-/// the two. `workdir` is absolute or relative to the workspace.
+/// `command` must not be empty. `exitCode` or `signal` shows how a command ended. On timeout, the
+/// command and its processes get SIGTERM and, 250 ms later, SIGKILL. `yieldMs` is clamped to its
+/// range. `workdir` is absolute or relative to the workspace.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
@@ -33,8 +34,8 @@ struct Input {
     /// Working directory. Default: the workspace.
     #[serde(default, deserialize_with = "absent_when_empty")]
     workdir: Option<String>,
-    /// Milliseconds until the command and its children are killed. 0: no limit. Default 300000; no limit with
-    /// `background`.
+    /// Milliseconds until the command and its children are killed. 0: no limit. Default 300000; no
+    /// limit with `background`.
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     timeout: Option<u64>,
     /// Return a `sessionId` at once.
@@ -60,12 +61,12 @@ pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
 
 async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<ShellRun, ToolError> {
     if input.command.trim().is_empty() {
-        return Err(ToolError::input("command is empty"));
+        return Err(ToolError::input("command must not be empty"));
     }
     let one_shot = ctx.state.is_one_shot();
     if input.background && one_shot {
-        return Err(ToolError::input("a single call cannot leave a command running in the background")
-            .with_hint("start `gantry up` and call again, or leave out background"));
+        return Err(ToolError::input("this one-shot call cannot run a command in the background")
+            .with_hint("start `gantry up` and call again, or leave background out"));
     }
     let (mut command, session) = prepare(&ctx, &input).await?;
     let processes = ctx.state.processes();
@@ -91,7 +92,7 @@ async fn prepare(ctx: &Ctx, input: &Input) -> Result<(Command, Session), ToolErr
     .await?;
     let offline = ctx.state.network(&ctx.call) == Network::Denied;
     let session = Session::new(&ctx.call, &input.command, directory.path, offline);
-    // A command that begins with a sign would be taken for an option of the shell.
+    // The shell would read a command that starts with - or + as an option.
     let sign = if input.command.starts_with(['-', '+']) { " " } else { "" };
     let script = format!("{sign}{}", input.command);
     let command = Command {
@@ -103,7 +104,7 @@ async fn prepare(ctx: &Ctx, input: &Input) -> Result<(Command, Session), ToolErr
     Ok((command, session))
 }
 
-/// A command left in the background on purpose, such as a server, must not die after five minutes.
+/// Background commands have no default timeout: a server must not be killed after five minutes.
 fn time_limit(input: &Input) -> Option<Duration> {
     match input.timeout {
         Some(0) => None,
@@ -116,7 +117,7 @@ fn yield_time(yield_ms: f64) -> Duration {
     Duration::from_millis(yield_ms.clamp(10.0, 120_000.0) as u64)
 }
 
-/// The user's shell, if it is an absolute path that can be executed.
+/// Returns the user's shell if it is an absolute path and executable.
 fn login_shell(machine: &Machine) -> std::path::PathBuf {
     let shell = machine.variable("SHELL").map(Path::new).filter(|shell| shell.is_absolute());
     let found = shell.and_then(|shell| {
@@ -184,8 +185,8 @@ async fn wait_then_yield(
     match waited {
         Waited::Running(snapshot) => {
             let session = session.in_background();
-            // Where it cannot be kept over a restart (a full disk, say) it is better to go on than to end what has run
-            // this long.
+            // If the session cannot be stored for a restart (a full disk, say), it keeps running:
+            // killing a command that has run this long would be worse.
             let _ = processes.detach(id, &session.note()).await;
             waiting.id = None;
             let answer = ShellRun::running(snapshot, &session);
@@ -206,7 +207,7 @@ async fn wait_then_yield(
     }
 }
 
-/// Ends a command whose caller went away before it was told of the session.
+/// Kills a command whose caller left before it received the session id.
 struct EndOnDrop {
     processes: Processes,
     id: Option<SessionId>,
@@ -224,5 +225,5 @@ impl Drop for EndOnDrop {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+#[expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
 mod tests;

@@ -1,4 +1,5 @@
-//! What `Bash` leaves with a command in the background: enough to know, after a restart, whose it is and what it was.
+//! The note that `Bash` stores with a background command: its owner and the command, for use after
+//! a restart.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,20 +7,20 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Comes back with the end of the command, as the `note` of its report.
+/// `CommandNote` is returned with the end of the command, as the `note` of its report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandNote {
-    /// Who started it, as `agent:ID` and the like.
+    /// The caller that started the command, such as `agent:ID`.
     pub principal: String,
     pub agent: String,
-    /// As given; the beginning of a long one, which then ends in an ellipsis.
+    /// The command; a long one is shortened and ends in an ellipsis.
     pub command: String,
     pub workdir: PathBuf,
-    /// Whether it ran without network.
+    /// Whether the command has no network access.
     pub offline: bool,
 }
 
-/// As it is written: a path need not be text.
+/// The stored form. A path need not be UTF-8.
 #[derive(Serialize, Deserialize)]
 struct Written {
     principal: String,
@@ -37,7 +38,7 @@ enum PathText {
 }
 
 impl CommandNote {
-    /// `None` when it is no note of ours.
+    /// Parses a note. Returns `None` if it is not a note of this form.
     pub fn parse(note: &str) -> Option<CommandNote> {
         let Written { principal, agent, command, workdir, offline } = serde_json::from_str(note).ok()?;
         let workdir = match workdir {
@@ -59,7 +60,7 @@ impl CommandNote {
             workdir,
             offline: self.offline,
         };
-        // Strings, bytes and a truth value cannot fail to be written.
+        // Serialising strings, bytes and a boolean cannot fail.
         serde_json::to_string(&written).unwrap_or_default()
     }
 }
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_comes_back_as_it_was_whatever_the_path() {
+    fn note_round_trips_with_any_path() {
         for path in [&b"/plain"[..], b"/not \xff text", "/h\u{e9}".as_bytes()] {
             let note = CommandNote {
                 principal: "agent:a".into(),

@@ -15,15 +15,16 @@ use crate::{Ctx, Machine};
 
 /// Replace exact text in a file, all or nothing. Encoding and line endings are kept.
 ///
-/// `oldString` must not be empty; LF in it matches CRLF in the file. The encoding is UTF-8, or UTF-16 with a byte-order mark.
-/// Files may have up to 1 GB. An edit that is refused because of its `tag` returns the current one.
+/// `oldString` must not be empty; LF in it matches CRLF in the file. The encoding is UTF-8, or
+/// UTF-16 with a byte-order mark. Files may have up to 1 GB. An edit refused for a stale `tag`
+/// returns the current tag.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
     /// Absolute, or relative to the workspace.
     path: String,
-    /// Text to find, white space included, without the line numbers of `Read`. Must occur exactly once unless
-    /// `replaceAll` is set.
+    /// Text to find, white space included, without the line numbers of `Read`. Must occur exactly
+    /// once unless `replaceAll` is set.
     old_string: String,
     /// Replacement. Must differ from `oldString`.
     new_string: String,
@@ -38,9 +39,9 @@ struct Input {
 struct Output {
     /// The real absolute path, links followed.
     path: String,
-    /// How many occurrences were replaced.
+    /// The number of replacements.
     replacements: usize,
-    /// Names the new content of the file.
+    /// Identifies the new content of the file.
     tag: String,
 }
 
@@ -49,7 +50,7 @@ pub(super) const NAME: &str = "Edit";
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     Tool::new(NAME, Toolset::Node, machine, run)
         .capabilities(&[Capability::FilesystemEdit])
-        // A failed edit shows passages of the file.
+        // The error of a failed edit shows passages of the file.
         .labels(&[Label::Private])
         .writes_path("path", machine.free_paths())
         .offered_to_clients()
@@ -73,11 +74,11 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
 
 fn edit_error(err: &EditError, path: &str) -> ToolError {
     let error = match err {
-        EditError::EmptyOld => ToolError::input("oldString is empty"),
-        EditError::Same => ToolError::input("oldString and newString are equal"),
+        EditError::EmptyOld => ToolError::input("oldString must not be empty"),
+        EditError::Same => ToolError::input("oldString and newString must differ"),
         EditError::NotFound { .. } | EditError::Ambiguous { .. } => {
-            let told = err.to_string().replacen("the passage", "oldString", 1);
-            ToolError::failed(format!("cannot edit {path}: {told}"))
+            let cause = err.to_string().replacen("the passage", "oldString", 1);
+            ToolError::failed(format!("cannot edit {path}: {cause}"))
         }
         EditError::NotText(_) => ToolError::failed(format!("cannot edit {path}: {err}")),
     };
@@ -88,7 +89,7 @@ fn edit_error(err: &EditError, path: &str) -> ToolError {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+#[expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
 mod tests {
     use crate::testing::Bench;
     use gantry_files::tag;
@@ -98,7 +99,7 @@ mod tests {
         json!({"path": "f", "oldString": old, "newString": new})
     }
 
-    /// Edits a file with this content; gives its new content, or the error's text.
+    /// Edits a file with this content. Returns its new content, or the error text.
     async fn edited(content: &str, input: Value) -> Result<String, String> {
         let bench = Bench::new();
         let path = bench.write("f", content);
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replaces_the_one_occurrence_or_all() {
+    async fn one_or_all_occurrences_are_replaced() {
         assert_eq!(edited("a b c", replacing("b", "x")).await, Ok("1 a x c".into()));
         assert_eq!(edited("a b c", replacing(" b", "")).await, Ok("1 a c".into()));
         let mut all = replacing("a", "aa");
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn several_occurrences_are_refused_with_their_count_and_a_way_out() {
+    async fn several_occurrences_are_rejected_with_count_and_hint() {
         let error = edited("a\na\nb a", replacing("a", "x")).await.unwrap_err();
         assert_eq!(
             error,
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_passage_that_is_not_there_is_answered_with_the_closest_ones() {
+    async fn missing_passage_error_shows_the_closest_passages() {
         let content = "fn main() {\n    println!(\"hello\");\n}\n";
         let error = edited(content, replacing("    println!(\"hallo\");", "x")).await.unwrap_err();
         assert_eq!(
@@ -148,18 +149,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn empty_and_equal_strings_are_refused() {
-        assert_eq!(edited("a", replacing("", "x")).await, Err("oldString is empty".into()));
-        assert_eq!(edited("a", replacing("a", "a")).await, Err("oldString and newString are equal".into()));
+    async fn empty_and_equal_strings_are_rejected() {
+        assert_eq!(edited("a", replacing("", "x")).await, Err("oldString must not be empty".into()));
+        assert_eq!(edited("a", replacing("a", "a")).await, Err("oldString and newString must differ".into()));
     }
 
     #[tokio::test]
-    async fn line_endings_of_the_file_are_kept() {
+    async fn line_endings_are_kept() {
         assert_eq!(edited("a\r\nb\r\nc", replacing("a\nb", "x\ny")).await, Ok("1 x\r\ny\r\nc".into()));
     }
 
     #[tokio::test]
-    async fn utf16_is_edited_and_written_back_as_such() {
+    async fn utf16_file_keeps_its_encoding() {
         let bench = Bench::new();
         let utf16 = |text: &str| -> Vec<u8> {
             [0xFEFF].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stale_tag_is_refused_with_the_current_one_and_a_fresh_one_works() {
+    async fn stale_tag_is_rejected_with_the_current_one() {
         let mut input = replacing("a", "b");
         input["tag"] = json!("0123");
         let error = edited("a", input.clone()).await.unwrap_err();
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn missing_files_directories_binaries_and_closed_places_are_errors() {
+    async fn missing_files_directories_binaries_and_closed_paths_are_errors() {
         let bench = Bench::new();
         bench.write("bin", b"\xff\x00\x01");
         let edit = |path: Value| {

@@ -8,16 +8,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths;
-use super::walked::Skipped;
+use super::skipped::Skipped;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::optional_path::absent_when_empty;
 use crate::{Ctx, Machine};
 
-/// Find files by glob pattern, newest first, at most 10,000. Includes hidden and ignored files, but not `.git`.
+/// Find files by glob pattern, newest first, at most 10,000. Includes hidden and ignored files, but
+/// not `.git`.
 ///
-/// `*` and `?` stay within a directory, `**` crosses directories, `{a,b}` matches either and `[abc]` one of a set. Links are
-/// followed, except those in /proc. `path` is absolute or relative to the workspace.
+/// `*` and `?` stay within a directory, `**` crosses directories, `{a,b}` matches either and
+/// `[abc]` one of a set. Links are followed, except those in /proc. `path` is absolute or relative
+/// to the workspace.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -35,14 +37,14 @@ struct Output {
     pattern: String,
     /// The real absolute path of the directory that was searched.
     base_path: String,
-    /// Absolute paths of files, newest first; equally old ones by path.
+    /// Absolute paths of files, newest first, then by path.
     matches: Vec<String>,
-    /// How many paths are in `matches`.
+    /// The number of paths in `matches`.
     count: usize,
-    /// True when there were more than 10,000; then these are the newest.
+    /// True if more than 10,000 files matched; then these are the newest.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
-    /// How many files matched in all, when not all are returned.
+    /// The number of all matching files, if not all are returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     total_matches: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +87,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+#[expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
 mod tests {
     use crate::testing::Bench;
     use serde_json::{Value, json};
@@ -97,7 +99,7 @@ mod tests {
         file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
     }
 
-    /// The matches of a pattern, relative to the workspace.
+    /// Returns the matches of a pattern, relative to the workspace.
     async fn matches(bench: &Bench, pattern: &str) -> Vec<String> {
         let answer = bench.call("Glob", json!({"pattern": pattern})).await.unwrap();
         let paths = answer["matches"].as_array().unwrap();
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn newest_first_ties_by_path() {
+    async fn matches_are_sorted_newest_first_then_by_path() {
         let bench = Bench::new();
         for (path, seconds) in [("old.md", 50), ("b/new.md", 10), ("z.md", 30), ("a.md", 30), ("x.rs", 1)] {
             bench.write(path, "");
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn braces_hidden_and_ignored_files_but_no_git_and_no_directories() {
+    async fn hidden_and_ignored_files_match_but_not_git_or_directories() {
         let bench = Bench::new();
         for (seconds, path) in
             [".gitignore", "a.rs", "b.ts", "c.py", ".hidden.rs", "ignored/d.rs", ".git/e.rs"]
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_base_is_resolved_and_must_be_a_directory() {
+    async fn base_path_is_resolved_and_must_be_a_directory() {
         let bench = Bench::new();
         let file = bench.write("sub/f.txt", "");
         std::os::unix::fs::symlink("sub", bench.workspace().join("link")).unwrap();
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ten_thousand_matches_are_the_limit() {
+    async fn more_than_ten_thousand_matches_are_truncated() {
         let bench = Bench::new();
         for index in 0..10_000 {
             bench.write(&format!("d{}/f{index}", index % 100), "");
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn agents_do_not_see_sensitive_files_and_nobody_the_data_directory() {
+    async fn sensitive_files_are_hidden_from_agents_and_the_data_directory_from_everyone() {
         let bench = Bench::new();
         let plain = bench.write("a.txt", "");
         let key = bench.write(".ssh/id_rsa", "");

@@ -8,18 +8,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths;
-use super::walked::Skipped;
+use super::skipped::Skipped;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::optional_path::absent_when_empty;
 use crate::{Ctx, Machine};
 
-/// Search file contents line by line with a regular expression. Returns the first 100 matching lines, each cut at 200 characters. Includes hidden
-/// and ignored files, but not binary files or `.git`.
+/// Search file contents line by line with a regular expression. Returns the first 100 matching
+/// lines, each cut at 200 characters. Includes hidden and ignored files, but not binary files or
+/// `.git`.
 ///
-/// Matches are in path order. A file counts as binary when it is not UTF-8 or has NUL characters. Links are followed, except
-/// those in /proc. `path` is absolute or relative to the workspace; `include` is matched against the name of a file, not its
-/// path.
+/// Matches are in path order. A file is binary if it is not UTF-8 or has NUL characters. Links are
+/// followed, except those in /proc. `path` is absolute or relative to the workspace; `include` is
+/// matched against the file name, not the path.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -38,14 +39,14 @@ struct Input {
 struct Output {
     /// The pattern as given.
     pattern: String,
-    /// The real absolute path of the directory or file that was searched.
+    /// The real absolute path of the searched directory or file.
     base_path: String,
-    /// In path order, then by line.
+    /// Matches in path order, then by line.
     matches: Vec<Match>,
-    /// How many matches there are. Absent when `truncated` is true.
+    /// The number of matches; absent if `truncated` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<usize>,
-    /// True when there are more than the 100 matches returned; then `count` is absent.
+    /// True if there are more than the 100 returned matches; then `count` is absent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +59,7 @@ struct Match {
     path: String,
     /// Line number, counted from 1.
     line: u64,
-    /// The line without its ending; only its first 200 characters when it is longer.
+    /// The line without its ending, at most its first 200 characters.
     content: String,
 }
 
@@ -104,7 +105,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     .await
 }
 
-/// The gate masks what is left; of a secret across the cut it would not know the beginning.
+/// Removes a secret that the cut splits: the gate would not recognize its first part.
 fn whole_secrets(masker: &Masker, mut content: String, beyond: &str) -> String {
     if !beyond.is_empty() {
         let shown = content.len();
@@ -116,12 +117,12 @@ fn whole_secrets(masker: &Masker, mut content: String, beyond: &str) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+#[expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
 mod tests {
     use crate::testing::Bench;
     use serde_json::{Value, json};
 
-    /// Matches as `path:line:content`, paths relative to the workspace.
+    /// Returns matches as `path:line:content`, with paths relative to the workspace.
     fn rows(bench: &Bench, answer: &Value) -> Vec<String> {
         let root = format!("{}/", bench.workspace().display());
         let row = |found: &Value| {
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_in_the_shape_of_the_design() {
+    async fn result_has_the_shape_of_the_seed() {
         let bench = Bench::new();
         let (b, a) = (bench.write("src/b.rs", "no\nfn b() {}\r\n"), bench.write("src/a.rs", "fn a() {}"));
         let answer = bench.call("Grep", json!({"pattern": r"^fn \w", "path": "src"})).await;
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_shows_no_part_of_a_secret() {
+    async fn shortened_line_shows_no_part_of_a_secret() {
         let secret = "hunter2-hunter2-hunter2";
         let bench = Bench::with(|parts| parts.web.masker = gantry_tool::Masker::new([secret.to_owned()]));
         for before in 170..=200 {
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hundred_matches_are_not_truncated_and_one_more_is() {
+    async fn more_than_a_hundred_matches_are_truncated() {
         let bench = Bench::new();
         let lines = |count: usize| "hit\n".repeat(count);
         bench.write("a", lines(60));
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_are_cut_at_two_hundred_characters() {
+    async fn lines_are_shortened_to_two_hundred_characters() {
         let bench = Bench::new();
         bench.write("f", format!("{}\n{}\n", "é".repeat(200), "ü".repeat(201)));
         let answer = bench.call("Grep", json!({"pattern": "[éü]"})).await.unwrap();
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn include_matches_the_name_and_knows_braces() {
+    async fn include_matches_the_file_name_and_supports_braces() {
         let bench = Bench::new();
         for path in ["a.rs", "deep/b.ts", "c.md", "rs/d.txt"] {
             bench.write(path, "x");
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn links_are_followed_binaries_and_git_are_not_searched() {
+    async fn links_are_followed_and_binaries_and_git_are_skipped() {
         let bench = Bench::new();
         bench.write(".git/config", "needle");
         bench.write(".hidden", "needle");
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bad_patterns_and_places_are_errors() {
+    async fn invalid_patterns_and_paths_are_errors() {
         let bench = Bench::new();
         for (input, part) in [
             (json!({"pattern": "("}), "invalid regular expression"),
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn agents_do_not_search_sensitive_files_and_nobody_the_data_directory() {
+    async fn sensitive_files_are_skipped_for_agents_and_the_data_directory_for_everyone() {
         let bench = Bench::new();
         bench.write("a.txt", "needle");
         bench.write(".env", "needle");

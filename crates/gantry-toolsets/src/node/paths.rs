@@ -1,4 +1,4 @@
-//! Paths in answers.
+//! The text of paths in results.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `Process` looks after the sessions that `Bash` left in the background.
+//! `Process` manages the sessions that `Bash` started in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,15 @@ use crate::{Ctx, Machine};
 
 /// Manage commands that `Bash` left in the background. Finished ones are kept for 30 minutes.
 ///
-/// `list` returns your sessions, newest first. `poll` returns at once unless `waitMs` is set. `log` counts lines from the start
-/// of the whole output. `kill` sends SIGKILL. Policy rules judge what `write` and `submit` send as `data` of `Process`, not as
-/// a command of `Bash`.
+/// `list` returns your sessions, newest first. `poll` returns at once unless `waitMs` is set. `log`
+/// counts lines from the start of the whole output. `kill` sends SIGKILL. Policy rules check what
+/// `write` and `submit` send as `data` of `Process`, not as a command of `Bash`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
-    /// `poll`: status and output. `log`: lines of the whole output. `write`: send `data` to standard input. `submit`: send
-    /// `data` and a newline. `close`: end standard input. `kill`: kill the command and its children.
+    /// `poll`: status and output. `log`: lines of the whole output. `write`: send `data` to
+    /// standard input. `submit`: send `data` and a newline. `close`: end standard input. `kill`:
+    /// kill the command and its children.
     action: Action,
     /// Required except for `list`.
     session_id: Option<String>,
@@ -66,8 +67,8 @@ enum Action {
 #[schemars(extend("type" = "object"))]
 enum Output {
     List {
-        /// Yours, newest first.
-        sessions: Vec<Listed>,
+        /// Your sessions, newest first.
+        sessions: Vec<ListedSession>,
     },
     Poll(Box<Polled>),
     Log(LogLines),
@@ -79,22 +80,22 @@ enum Output {
 /// A session in the list.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Listed {
+struct ListedSession {
     session_id: String,
     status: Status,
-    /// The command; a long one by its first 500 characters and an ellipsis.
+    /// The command; a long one is shortened to 500 characters and an ellipsis.
     command: String,
     pid: i32,
     workdir: String,
     /// Milliseconds since 1970.
     started_at: u64,
     #[serde(flatten)]
-    ended: Option<ListedEnd>,
+    ended: Option<SessionEnd>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct ListedEnd {
+struct SessionEnd {
     exit_code: Option<i32>,
     signal: Option<String>,
     timed_out: bool,
@@ -107,7 +108,7 @@ struct ListedEnd {
 struct Polled {
     #[serde(flatten)]
     run: ShellRun,
-    /// Whether it still runs.
+    /// Whether the command is still running.
     running: bool,
 }
 
@@ -115,24 +116,24 @@ struct Polled {
 #[serde(rename_all = "camelCase")]
 struct LogLines {
     session_id: String,
-    /// Without their line endings. A page holds at most about 1 MB.
+    /// The lines without line endings. A page has at most about 1 MB.
     lines: Vec<String>,
     /// The first line's number, counted from 0.
     offset: u64,
-    /// Lines of the whole output so far.
+    /// Number of lines of the whole output so far.
     total_lines: u64,
-    /// Characters of the whole output so far.
+    /// Number of characters of the whole output so far.
     total_chars: u64,
-    /// The `offset` that reads on; absent when the last line so far is here.
+    /// The `offset` that continues; absent if the last line so far is included.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// The number (from 0) of a line that is longer than a page and of which only the beginning is returned.
+    /// The number (from 0) of a line that is longer than a page; only its beginning is returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_line: Option<u64>,
-    /// Bytes of output between the shown beginning and the kept end that the full log had no room for.
+    /// Bytes of output missing from the full log, between the shown beginning and the kept end.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped_bytes: Option<u64>,
-    /// What the log of an ended command lacks, and why; absent when it lacks nothing.
+    /// What the log of an ended command lacks, and why; absent if it is complete.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -141,9 +142,9 @@ struct LogLines {
 #[serde(rename_all = "camelCase")]
 struct WrittenData {
     session_id: String,
-    /// Bytes sent, with the newline of `submit`.
+    /// Bytes sent, including the newline of `submit`.
     bytes_written: usize,
-    /// False when the command did not read all of the data in time; absent otherwise.
+    /// False if the command did not read all of the data in time; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     complete: Option<bool>,
 }
@@ -152,7 +153,7 @@ struct WrittenData {
 #[serde(rename_all = "camelCase")]
 struct Killed {
     session_id: String,
-    /// False when it had ended before.
+    /// False if the command had already ended.
     killed: bool,
 }
 
@@ -193,7 +194,7 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
         return list(&ctx, &sessions).await;
     }
     let Some(asked) = &input.session_id else {
-        return Err(ToolError::input("sessionId is required for every action but \"list\""));
+        return Err(ToolError::input("sessionId is required for every action except \"list\""));
     };
     let processes = ctx.state.processes();
     let (id, session) = match input.action {
@@ -210,7 +211,7 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
             polled(&ctx, snapshot.map_err(process_error)?, &session).await
         }
         Action::Log => {
-            // Looked at before the log, which is then whole if it has ended.
+            // Checked before the log is read, so that the log of an ended command is complete.
             let ended = processes.ended(id).map_err(process_error)?;
             let page = processes.log(id, input.offset, input.limit).await.map_err(process_error)?;
             Ok(Output::Log(LogLines {
@@ -247,16 +248,16 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
 async fn list(ctx: &Ctx, sessions: &Sessions) -> Result<Output, ToolError> {
     let processes = ctx.state.processes();
     let snapshots = processes.list().await.map_err(process_error)?;
-    let listed = snapshots.into_iter().filter_map(|snapshot| {
-        let session = sessions.listed(processes, &ctx.call, snapshot.id)?;
-        Some(Listed {
+    let own = snapshots.into_iter().filter_map(|snapshot| {
+        let session = sessions.find_own_background(processes, &ctx.call, snapshot.id)?;
+        Some(ListedSession {
             session_id: snapshot.id.to_string(),
             status: Status::of(snapshot.ended.as_ref()),
             command: session.command,
             pid: snapshot.pid,
             workdir: paths::text(&session.workdir),
             started_at: milliseconds(snapshot.started_at),
-            ended: snapshot.ended.map(|ended| ListedEnd {
+            ended: snapshot.ended.map(|ended| SessionEnd {
                 exit_code: ended.exit.code,
                 signal: ended.exit.signal.map(|signal| signal.to_string()),
                 timed_out: ended.timed_out,
@@ -265,10 +266,10 @@ async fn list(ctx: &Ctx, sessions: &Sessions) -> Result<Output, ToolError> {
             }),
         })
     });
-    Ok(Output::List { sessions: listed.collect() })
+    Ok(Output::List { sessions: own.collect() })
 }
 
-/// The output of an ended session is read again as a whole; a snapshot has its tail only.
+/// Reads the whole output of an ended session again; a snapshot has only its tail.
 async fn polled(ctx: &Ctx, snapshot: Snapshot, session: &Session) -> Result<Output, ToolError> {
     if snapshot.ended.is_none() {
         let run = ShellRun::running(snapshot, session);
@@ -283,5 +284,5 @@ async fn polled(ctx: &Ctx, snapshot: Snapshot, session: &Session) -> Result<Outp
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+#[expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
 mod tests;

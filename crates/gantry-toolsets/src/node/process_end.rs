@@ -1,4 +1,4 @@
-//! The end of a command in the background, as it is told to a gateway.
+//! The end of a background command, as it is reported to a gateway.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use gantry_protocol::ProcessEnd;
 
 use super::CommandNote;
 
-/// What a gateway is told of a command that `Bash` left in the background.
+/// Converts the exit report of a `Bash` background command for the gateway.
 pub fn process_end(report: &ExitReport) -> ProcessEnd {
     let note = CommandNote::parse(&report.note);
     let (command, principal, agent) = match note {

@@ -21,8 +21,8 @@ const MAX_IMAGE_BYTES: u64 = 10 * 1024 * 1024;
 
 /// Read a text file with line numbers, or an image of up to 10 MB. Other binary files are refused.
 ///
-/// Text is UTF-8, or UTF-16 with a byte-order mark. An `offset` past the end returns nothing. `offset` and `limit` are ignored
-/// for images. The refusal of a binary file names its type.
+/// Text is UTF-8, or UTF-16 with a byte-order mark. An `offset` past the end returns nothing.
+/// `offset` and `limit` are ignored for images. The error for a binary file states its type.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -50,27 +50,29 @@ enum Output {
 struct TextFile {
     /// The real absolute path, links followed.
     path: String,
-    /// Each line as its number (counted from 1), a tab and the line, without the file's own line endings.
+    /// Each line as its number (counted from 1), a tab and the line, without the file's own line
+    /// endings.
     content: String,
-    /// How many lines are returned.
+    /// The number of returned lines.
     lines: u64,
-    /// How many lines the file has.
+    /// The number of lines in the file.
     total_lines: u64,
-    /// Names this content of the file; give it to `Edit` so that a file changed meanwhile is not edited.
+    /// Identifies this content of the file; pass it to `Edit` to refuse the edit if the file has
+    /// changed.
     tag: String,
-    /// Whether the limit of 10 MB ended the text early.
+    /// Whether the 10 MB limit cut the text.
     truncated: bool,
-    /// The `offset` that reads on; absent at the end of the file.
+    /// The `offset` that continues; absent at the end of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// The number (from 1) of a line that alone is longer than 10 MB and of which only the beginning is returned.
+    /// The number (from 1) of a line longer than 10 MB; only its beginning is returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_line: Option<u64>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct ImageFile {
-    /// A line of text that names the image, then the image.
+    /// A line of text that describes the image, then the image.
     content: [Block; 2],
 }
 
@@ -101,7 +103,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     let file = ctx.state.free(&ctx.call)?.open(&input.path).map_err(file_error)?;
-    // Another thread would take longer to wake up.
+    // Waking a blocking thread would take longer than reading a cached file.
     if let Some(window) = window_if_cached(&file, &input.ask()) {
         return Ok(Output::Text(numbered(&file, window)));
     }
@@ -163,5 +165,5 @@ fn image(file: &OpenFile, asked: &str, mime: &'static str) -> Result<ImageFile, 
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+#[expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
 mod tests;

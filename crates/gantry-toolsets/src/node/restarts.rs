@@ -1,5 +1,5 @@
-//! Commands in the background are the same ones, and the same callers', after a restart.
-#![expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+//! Tests that background commands keep running, and keep their owners, across a restart.
+#![expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn act(bench: &Bench, call: Call, action: &str, id: &Value, more: Value) -
 }
 
 #[tokio::test]
-async fn a_session_is_its_callers_and_goes_on() {
+async fn session_keeps_running_and_keeps_its_owner() {
     let bench = Bench::surviving().await;
     let script = "echo begun; while read -r line; do echo \"got $line\"; done; echo over; exit 4";
     let input = json!({"command": script, "background": true});
@@ -34,7 +34,7 @@ async fn a_session_is_its_callers_and_goes_on() {
         "workdir": bench.workspace(), "startedAt": started["startedAt"],
     }]);
     assert_eq!(listed["sessions"], expected);
-    // Still nobody else's.
+    // Other agents still cannot see it.
     let others = bench.call_as(bench.agent_call("b"), "Process", json!({"action": "list"})).await.unwrap();
     assert_eq!(others["sessions"], json!([]));
     for action in ["poll", "log", "write", "submit", "close", "kill"] {
@@ -55,7 +55,7 @@ async fn a_session_is_its_callers_and_goes_on() {
         json!([answer["output"], answer["exitCode"], answer["startedAt"]]),
         json!(["begun\ngot one\nover\n", 4, started["startedAt"]])
     );
-    // What has ended is the same after another restart.
+    // An ended session is unchanged after another restart.
     let bench = bench.restart().await;
     let again = act(&bench, bench.agent_call("a"), "poll", &id, json!({})).await.unwrap();
     assert_eq!(again, answer);
@@ -64,7 +64,7 @@ async fn a_session_is_its_callers_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_command_that_yielded_survives_and_its_end_is_told() {
+async fn yielded_command_survives_and_its_end_is_reported() {
     let bench = Bench::surviving().await;
     let input = json!({"command": "read -r line; echo \"$line\"; exit 2", "yieldMs": 50});
     let id = bench.call_as(bench.agent_call("a"), "Bash", input).await.unwrap()["sessionId"].clone();
@@ -81,9 +81,9 @@ async fn a_command_that_yielded_survives_and_its_end_is_told() {
     assert_eq!((note.workdir, note.offline), (bench.workspace(), false));
 }
 
-/// What ended before its time to yield was waited for, and is no news.
+/// A command that ended before it yielded was returned to its caller, so it is not reported again.
 #[tokio::test]
-async fn a_command_that_was_waited_for_leaves_nothing() {
+async fn foreground_command_leaves_no_report() {
     let bench = Bench::surviving().await;
     for input in [json!({"command": "echo x"}), json!({"command": "echo x", "yieldMs": 60_000})] {
         assert_eq!(bench.call("Bash", input).await.unwrap()["output"], "x\n");

@@ -1,5 +1,6 @@
-//! Who started which command, so that sessions belong to their callers. The engine below knows ids, and keeps a note
-//! with each session that may outlive us; what a session was is read from there after a restart.
+//! Maps sessions to their owners. The process engine knows only ids. It stores a note with each
+//! session that may outlive this process, and the session is restored from that note after a
+//! restart.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,10 +11,10 @@ use gantry_tool::{Call, ToolError};
 
 use super::command_note::CommandNote;
 
-/// Characters of a command that a listing shows.
+/// The most characters of a command in a listing.
 const SHOWN_COMMAND_CHARS: usize = 500;
 
-/// The commands of `Bash` that the engine still knows.
+/// The commands of `Bash` that the process engine still knows.
 #[derive(Default)]
 pub(super) struct Sessions {
     known: Mutex<HashMap<SessionId, Session>>,
@@ -22,15 +23,15 @@ pub(super) struct Sessions {
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     owner: Owner,
-    /// As given; the beginning of a long one, which then ends in an ellipsis.
+    /// The command; a long one is shortened and ends in an ellipsis.
     pub(super) command: String,
     pub(super) workdir: PathBuf,
     pub(super) offline: bool,
-    /// False for a command that was waited for: only its log can be read.
+    /// False for a foreground command: only its log can be read.
     backgrounded: bool,
 }
 
-/// A caller, acting as an agent: what one agent started is not another's, even for the same client.
+/// A caller together with its agent: two agents do not share sessions, even for the same client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owner {
     principal: String,
@@ -56,7 +57,7 @@ impl Session {
         Session { backgrounded: true, ..self }
     }
 
-    /// What is kept with the session, for whoever comes after us.
+    /// Returns the note to store with the session.
     pub(super) fn note(&self) -> String {
         let note = CommandNote {
             principal: self.owner.principal.clone(),
@@ -68,7 +69,7 @@ impl Session {
         note.to_text()
     }
 
-    /// Only sessions in the background have a note.
+    /// Restores a session from its note. Only background sessions have one.
     fn from_note(note: &str) -> Option<Session> {
         let CommandNote { principal, agent, command, workdir, offline } = CommandNote::parse(note)?;
         Some(Session { owner: Owner { principal, agent }, command, workdir, offline, backgrounded: true })
@@ -80,14 +81,14 @@ impl Session {
 }
 
 impl Sessions {
-    /// Remembers a session, and forgets those that the engine has forgotten.
+    /// Adds a session, and removes those that the engine has dropped.
     pub(super) fn add(&self, processes: &Processes, id: SessionId, session: Session) {
         let mut known = self.known();
         known.retain(|id, _| processes.knows(*id));
         known.insert(id, session);
     }
 
-    /// A session of the caller. Somebody else's is as good as none.
+    /// Returns a session of the caller. A session of another caller is reported as not found.
     pub(super) fn find(
         &self,
         processes: &Processes,
@@ -99,11 +100,11 @@ impl Sessions {
         found.filter(|(id, session)| session.is_visible_to(call) && processes.knows(*id)).ok_or_else(|| {
             let shown: String = id.chars().take(64).collect();
             ToolError::failed(format!("session not found: {shown}"))
-                .with_hint("finished sessions are kept for 30 minutes; action \"list\" shows what there is")
+                .with_hint("finished sessions are kept for 30 minutes; action \"list\" shows all")
         })
     }
 
-    /// As [`Sessions::find`], for actions that need a session in the background.
+    /// Like [`Sessions::find`], for actions that need a background session.
     pub(super) fn find_backgrounded(
         &self,
         processes: &Processes,
@@ -115,16 +116,21 @@ impl Sessions {
             return Ok((id, session));
         }
         Err(ToolError::failed(format!("session is not backgrounded: {id}"))
-            .with_hint("it was waited for and has ended; only its log can be read"))
+            .with_hint("it ran in the foreground and has ended; only its log can be read"))
     }
 
-    /// The caller's own session in the background, if it is one.
-    pub(super) fn listed(&self, processes: &Processes, call: &Call, id: SessionId) -> Option<Session> {
+    /// Returns the session if it is a background session of the caller.
+    pub(super) fn find_own_background(
+        &self,
+        processes: &Processes,
+        call: &Call,
+        id: SessionId,
+    ) -> Option<Session> {
         let session = self.get(processes, id)?;
         (session.backgrounded && session.is_visible_to(call)).then_some(session)
     }
 
-    /// Where a session of the caller runs.
+    /// Returns the working directory of a session of the caller.
     pub(super) fn workdir(&self, processes: &Processes, call: &Call, id: &str) -> Option<PathBuf> {
         let session = self.get(processes, id.parse().ok()?)?;
         session.is_visible_to(call).then_some(session.workdir)

@@ -1,4 +1,4 @@
-//! The two shapes in which `Bash` and `Process` tell of a command: over, or running.
+//! The two results of `Bash` and `Process`: an ended command and a running one.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -37,38 +37,40 @@ impl Status {
     }
 }
 
-/// A command that is over.
+/// A command that has ended.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Completed {
     /// `completed` for exit code 0; `failed` for another one, a signal or the timeout.
     status: Status,
-    /// What `Process` knows it by, while it is kept.
+    /// The id for `Process`, while the session is kept.
     session_id: String,
-    /// Null when a signal ended it.
+    /// Null if a signal killed the command.
     exit_code: Option<i32>,
-    /// The signal that ended it, by name, such as `SIGTERM`; null otherwise.
+    /// The signal that killed the command, such as `SIGTERM`; else null.
     signal: Option<String>,
-    /// Whether the timeout ended it.
+    /// Whether the command timed out.
     timed_out: bool,
     /// Milliseconds since 1970.
     started_at: u64,
     /// Milliseconds since 1970.
     ended_at: u64,
-    /// Milliseconds from its start to its end.
+    /// Duration in milliseconds.
     duration_ms: u64,
-    /// Standard output and standard error as they came; the last 200,000 characters when there are more.
+    /// Standard output and standard error, interleaved; the last 200,000 characters if there are
+    /// more.
     output: String,
     /// The last 4,000 characters.
     tail: String,
-    /// Whether `output` lacks its beginning; action `log` of `Process` with this `sessionId` reads the whole.
+    /// Whether `output` lacks its beginning; action `log` of `Process` with this `sessionId`
+    /// returns everything.
     truncated: bool,
-    /// The real absolute path of the directory it ran in.
+    /// The real absolute path of the working directory.
     workdir: String,
-    /// `denied` when the network policy let it open no sockets; absent otherwise.
+    /// `denied` if the network policy denied sockets; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<&'static str>,
-    /// What went wrong around the command; absent when nothing did.
+    /// Problems with running the command; absent if there were none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -79,7 +81,7 @@ pub(super) struct Completed {
 pub(super) struct Running {
     /// Always `running`.
     status: Status,
-    /// What `Process` knows it by.
+    /// The id for `Process`.
     session_id: String,
     /// The shell's process id.
     pid: i32,
@@ -87,9 +89,9 @@ pub(super) struct Running {
     started_at: u64,
     /// The last 4,000 characters of output so far.
     tail: String,
-    /// The real absolute path of the directory it runs in.
+    /// The real absolute path of the working directory.
     workdir: String,
-    /// `denied` when the network policy lets it open no sockets; absent otherwise.
+    /// `denied` if the network policy denies sockets; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<&'static str>,
 }
@@ -140,21 +142,20 @@ fn network(session: &Session) -> Option<&'static str> {
 fn warnings(ended: &Ended) -> Vec<String> {
     let mut warnings = Vec::new();
     if ended.keeper_lost {
-        warnings
-            .push("the process that looked after the command died first; its exit code is not known".into());
+        warnings.push("the command's keeper process died; the exit code is unknown".into());
     }
     if ended.survivors > 0 {
-        warnings.push(format!("{} processes could not be ended", ended.survivors));
+        warnings.push(format!("{} processes could not be killed", ended.survivors));
     }
     warnings.extend(log_warnings(ended));
     warnings
 }
 
-/// What the log of a command lacks.
+/// Lists what the log of a command lacks.
 pub(super) fn log_warnings(ended: &Ended) -> Vec<String> {
     let mut warnings = Vec::new();
     if ended.log_dropped > 0 {
-        warnings.push(format!("the log lacks {} bytes of output", ended.log_dropped));
+        warnings.push(format!("the log is missing {} bytes of output", ended.log_dropped));
     }
     if let Some(reason) = &ended.log_error {
         warnings.push(format!("the log could not be written: {reason}"));

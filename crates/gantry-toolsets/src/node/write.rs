@@ -1,4 +1,4 @@
-//! `Write` puts content in the place of a file, all or nothing.
+//! `Write` creates or replaces a whole file atomically.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Create or replace a whole file as UTF-8, with parent directories. To change part of a file, use `Edit`.
+/// Create or replace a whole file as UTF-8, with parent directories. To change part of a file, use
+/// `Edit`.
 ///
-/// Readers see the old content or the new, never a part of it. The content is written as given, whatever encoding the file had;
-/// `Edit` keeps the encoding.
+/// Readers see the old content or the new, never a part. The content is written as given, whatever
+/// the old encoding; `Edit` keeps the encoding.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -29,9 +30,10 @@ struct Input {
 struct Output {
     /// The real absolute path, links followed.
     path: String,
-    /// How many bytes were written.
+    /// The number of bytes written.
     bytes: u64,
-    /// Names this content of the file; give it to `Edit` so that a file changed meanwhile is not edited.
+    /// Identifies this content of the file; pass it to `Edit` to refuse the edit if the file has
+    /// changed.
     tag: String,
 }
 
@@ -57,14 +59,14 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+#[expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
 mod tests {
     use crate::testing::Bench;
     use gantry_files::tag;
     use serde_json::json;
 
     #[tokio::test]
-    async fn makes_parents_replaces_and_counts_bytes() {
+    async fn file_and_parents_are_created_and_bytes_counted() {
         let bench = Bench::new();
         let path = bench.workspace().join("a/b/ü.txt");
         for content in ["héllo\n", "", "second"] {
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_is_followed_and_the_real_path_told() {
+    async fn link_is_followed_and_the_real_path_returned() {
         let bench = Bench::new();
         let target = bench.write("target", "old");
         std::os::unix::fs::symlink(&target, bench.workspace().join("link")).unwrap();
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_written_is_an_error() {
+    async fn invalid_targets_are_errors() {
         let bench = Bench::new();
         bench.write("file", "");
         std::fs::create_dir(bench.workspace().join("dir")).unwrap();
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_data_directory_and_sensitive_paths_are_guarded() {
+    async fn data_directory_is_denied_and_sensitive_paths_need_approval() {
         let bench = Bench::new();
         std::os::unix::fs::symlink(bench.data(), bench.workspace().join("door")).unwrap();
         for path in [bench.data().join("x"), bench.workspace().join("door/x")] {

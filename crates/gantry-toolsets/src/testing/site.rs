@@ -1,4 +1,4 @@
-//! A web site on this machine that answers as a test says and remembers what it was asked.
+//! A web site on this machine whose responses a test defines, and which records its requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// `answer` makes a whole answer of a whole request: head, blank line, body.
+    /// `answer` turns a whole request into a whole response: head, blank line, body.
     pub fn start(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -30,7 +30,7 @@ impl Site {
         site
     }
 
-    /// Answers every request with its own text.
+    /// Returns the text of each request as its response.
     pub fn echo() -> Site {
         Site::start(|request| page("text/plain", request))
     }
@@ -39,7 +39,7 @@ impl Site {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// Every request so far, head and body.
+    /// Returns every request so far, head and body.
     pub fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
@@ -49,12 +49,12 @@ impl Site {
     }
 }
 
-/// An answer of 200 with a body.
+/// Returns a response of 200 with a body.
 pub fn page(content_type: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     answer("200 OK", &format!("Content-Type: {content_type}\r\n"), body)
 }
 
-/// `headers` are lines that end with CR LF.
+/// Returns a response. `headers` are lines that end with CR LF.
 pub fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let head =

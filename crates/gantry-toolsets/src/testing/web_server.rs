@@ -1,22 +1,22 @@
-//! A web site for tests that look at requests part by part: a provider, a page, a canary.
+//! A web server for tests that check requests part by part: a search provider, a page, a canary.
 
 use gantry_net::{Client, ClientOptions, HostPattern};
 
 use super::site::{Site, answer};
 
-/// What it was asked.
+/// A request that the server received.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub method: String,
-    /// Path and query, as they came.
+    /// Path and query as received.
     pub target: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
 
-impl Asked {
-    fn read(request: &str) -> Asked {
+impl ReceivedRequest {
+    fn read(request: &str) -> ReceivedRequest {
         let (head, body) = request.split_once("\r\n\r\n").unwrap();
         let mut lines = head.lines();
         let mut first = lines.next().unwrap().split(' ');
@@ -25,7 +25,7 @@ impl Asked {
             let (name, value) = line.split_once(':')?;
             Some((name.to_ascii_lowercase(), value.trim().to_owned()))
         };
-        Asked { method, target, headers: lines.filter_map(pair).collect(), body: body.to_owned() }
+        ReceivedRequest { method, target, headers: lines.filter_map(pair).collect(), body: body.to_owned() }
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -37,49 +37,49 @@ impl Asked {
     }
 }
 
-/// What it answers.
+/// A response of the server.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct TestResponse {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
 }
 
-impl Said {
-    pub fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Said {
-        Said { status, headers: vec![("content-type", content_type.to_owned())], body: body.into() }
+impl TestResponse {
+    pub fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> TestResponse {
+        TestResponse { status, headers: vec![("content-type", content_type.to_owned())], body: body.into() }
     }
 
-    pub fn json(status: u16, body: &serde_json::Value) -> Said {
-        Said::new(status, "application/json", body.to_string())
+    pub fn json(status: u16, body: &serde_json::Value) -> TestResponse {
+        TestResponse::new(status, "application/json", body.to_string())
     }
 
-    pub fn html(body: &str) -> Said {
-        Said::new(200, "text/html; charset=utf-8", body)
+    pub fn html(body: &str) -> TestResponse {
+        TestResponse::new(200, "text/html; charset=utf-8", body)
     }
 
     fn bytes(&self) -> Vec<u8> {
         let lines: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        answer(&format!("{} Said", self.status), &lines, &self.body)
+        answer(&format!("{} Test", self.status), &lines, &self.body)
     }
 }
 
-/// A [`Site`] whose requests and answers are taken apart.
+/// A [`Site`] with parsed requests and responses.
 pub struct WebServer {
     site: Site,
 }
 
 impl WebServer {
-    pub fn start(say: impl Fn(&Asked) -> Said + Send + Sync + 'static) -> WebServer {
-        WebServer { site: Site::start(move |request| say(&Asked::read(request)).bytes()) }
+    pub fn start(respond: impl Fn(&ReceivedRequest) -> TestResponse + Send + Sync + 'static) -> WebServer {
+        WebServer { site: Site::start(move |request| respond(&ReceivedRequest::read(request)).bytes()) }
     }
 
-    /// One that says the same to everybody.
-    pub fn saying(said: Said) -> WebServer {
-        WebServer::start(move |_| said.clone())
+    /// Starts a server that returns the same response to every request.
+    pub fn always(response: TestResponse) -> WebServer {
+        WebServer::start(move |_| response.clone())
     }
 
-    /// Without a slash at the end.
+    /// The URL without a final slash.
     pub fn url(&self) -> String {
         self.site.url("")
     }
@@ -88,8 +88,8 @@ impl WebServer {
         self.site.port
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
-        self.site.seen().iter().map(|request| Asked::read(request)).collect()
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.site.seen().iter().map(|request| ReceivedRequest::read(request)).collect()
     }
 
     pub fn connections(&self) -> usize {
@@ -97,7 +97,7 @@ impl WebServer {
     }
 }
 
-/// A guarded client that may reach servers of the test, and nothing else that is not public.
+/// Returns a guarded client that may reach the test's servers and public addresses only.
 pub fn client_to_loopback() -> Client {
     let allowed_hosts = vec![HostPattern::parse("127.0.0.1").unwrap()];
     Client::new(ClientOptions { allowed_hosts, ..ClientOptions::default() })

@@ -1,9 +1,9 @@
-//! Searching the web: the providers that are set up are asked one after the other until one answers. How each speaks is
-//! its own file; who was asked in vain, and why, goes along with the answer.
+//! Web search: tries the configured providers in order until one answers. Each provider's protocol
+//! has its own file. The result lists the providers that failed, with reasons.
 
-mod ask;
 mod brave;
 mod duckduckgo;
+mod provider_request;
 mod results;
 mod searxng;
 mod settings;
@@ -19,19 +19,19 @@ use tokio::time::Instant;
 
 use crate::Machine;
 use crate::web::{Web, deadline, is_denial};
-use ask::{Ask, Reply};
-pub(crate) use results::Found;
+use provider_request::{ProviderRequest, Reply};
 use results::Page;
+pub(crate) use results::SearchResult;
 pub use settings::{SearchEndpoints, SearchKey, SearchSettings};
 
-/// For each provider; a slow one must leave time for the next.
+/// The limit for each provider; a slow one must leave time for the next.
 const PROVIDER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What the providers take: longer queries are refused by some and cut by others.
+/// The longest query. Some providers reject longer ones, others truncate them.
 pub(crate) const MAX_QUERY_CHARS: usize = 400;
 pub(crate) const DEFAULT_RESULTS: usize = 5;
 
-/// In the order in which they are asked, unless configured otherwise.
+/// The search providers, in their default order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -56,14 +56,14 @@ impl SearchProvider {
     }
 }
 
-/// What to look for.
+/// A search query.
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
     pub(crate) text: String,
     pub(crate) max_results: usize,
     pub(crate) topic: Topic,
     pub(crate) time_range: Option<TimeRange>,
-    /// The pages' own text as well, from providers that have it.
+    /// Also return the text of the pages, from providers that have it.
     pub(crate) with_content: bool,
 }
 
@@ -87,11 +87,11 @@ pub(crate) enum TimeRange {
     Year,
 }
 
-/// The text of a query, or why it is none.
+/// Returns the trimmed text of a query, or an error.
 pub(crate) fn query_text(text: &str) -> Result<String, ToolError> {
     let text = text.trim();
     match text.chars().count() {
-        0 => Err(ToolError::input("query is empty")),
+        0 => Err(ToolError::input("query must not be empty")),
         length if length > MAX_QUERY_CHARS => Err(ToolError::input(format!(
             "query has {length} characters, at most {MAX_QUERY_CHARS} (shorten it, or search in several steps)"
         ))),
@@ -99,17 +99,17 @@ pub(crate) fn query_text(text: &str) -> Result<String, ToolError> {
     }
 }
 
-/// What one provider answered, and who was asked before in vain.
+/// The answer of one provider, and the providers that failed before.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct SearchAnswer {
     pub(crate) provider: SearchProvider,
-    pub(crate) results: Vec<Found>,
+    pub(crate) results: Vec<SearchResult>,
     pub(crate) fallbacks: Vec<Fallback>,
-    /// What the answer leaves out of what was asked for.
+    /// The parts of the query that the provider could not apply.
     pub(crate) notes: Vec<String>,
 }
 
-/// A provider that did not serve.
+/// A provider that failed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Fallback {
     provider: SearchProvider,
@@ -122,59 +122,59 @@ impl std::fmt::Display for Fallback {
     }
 }
 
-/// Why a provider did not serve.
+/// The reason why a provider failed.
 #[derive(Debug, thiserror::Error)]
 enum SearchError {
-    #[error("is not set up; {0}")]
-    NotSetUp(&'static str),
-    #[error("is left out by web.search.order")]
-    LeftOut,
-    #[error("the address \"{0}\" cannot be used")]
+    #[error("is not configured; {0}")]
+    NotConfigured(&'static str),
+    #[error("is not in web.search.order")]
+    NotInOrder,
+    #[error("the address \"{0}\" is invalid")]
     Address(String),
-    #[error("the key cannot be sent: it holds characters that no header may")]
-    UnusableKey,
-    #[error("refuses the key ({status}){detail}")]
-    KeyRefused { status: StatusCode, detail: String },
-    #[error("its quota is used up, or it is asked too often ({status}){detail}")]
+    #[error("the key contains characters that are invalid in a header")]
+    InvalidKey,
+    #[error("rejected the key ({status}){detail}")]
+    KeyRejected { status: StatusCode, detail: String },
+    #[error("its quota or rate limit is exceeded ({status}){detail}")]
     Quota { status: StatusCode, detail: String },
     #[error("answered {status}{detail}")]
     Status { status: StatusCode, detail: String },
-    #[error("wants to know whether a human asks, and sends no results for now")]
+    #[error("requires a human check (CAPTCHA) and returned no results")]
     Challenge,
-    #[error("its answer is not understood: {0}")]
-    Odd(String),
+    #[error("returned an unexpected answer: {0}")]
+    Unexpected(String),
     #[error("{0}")]
     Net(#[from] NetError),
 }
 
-/// Asks the wanted provider, then the others in their order, until one answers.
+/// Tries the wanted provider, then the others in order, until one answers.
 pub(crate) async fn search(
     machine: &Machine,
     call: &Call,
     query: &Query,
     wanted: Option<SearchProvider>,
-) -> Result<Served, ToolError> {
+) -> Result<SearchAnswer, ToolError> {
     let (web, policy) = (machine.web(), machine.reachable(call));
     let others = web.search.order.iter().copied().filter(|provider| {
-        // Nobody asked for these: that they are not set up is no news.
-        Some(*provider) != wanted && web.search.is_set_up(*provider)
+        // The caller did not name these providers, so a missing configuration is not reported.
+        Some(*provider) != wanted && web.search.has_settings(*provider)
     });
     let (mut fallbacks, mut all_denied) = (Vec::new(), true);
     for provider in wanted.into_iter().chain(others) {
         if call.deadline.is_some_and(|deadline| Instant::now() >= deadline.into()) {
-            // Nobody is asked without time to answer, nor named as having failed.
+            // A provider without time to answer is not tried and not reported as failed.
             break;
         }
-        let asking = ask(web, &policy, provider, query, deadline(call, PROVIDER_TIMEOUT));
+        let request = query_provider(web, &policy, provider, query, deadline(call, PROVIDER_TIMEOUT));
         let answer = tokio::select! {
-            answer = asking => answer,
+            answer = request => answer,
             () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
         };
         match answer {
             Ok(Page { mut results, notes }) => {
                 results.truncate(query.max_results);
                 let results = results.into_iter().map(|found| found.masked_and_cut(&web.masker)).collect();
-                return Ok(Served { provider, results, fallbacks, notes });
+                return Ok(SearchAnswer { provider, results, fallbacks, notes });
             }
             Err(err) => {
                 all_denied &= matches!(&err, SearchError::Net(err) if is_denial(err));
@@ -182,13 +182,13 @@ pub(crate) async fn search(
             }
         }
     }
-    Err(nobody_served(&fallbacks, all_denied))
+    Err(no_provider_answered(&fallbacks, all_denied))
 }
 
-/// How a provider's answer is read.
-type Read = fn(&Query, &Reply) -> Result<Page, SearchError>;
+/// Parses a provider's response.
+type Parse = fn(&Query, &Reply) -> Result<Page, SearchError>;
 
-async fn ask(
+async fn query_provider(
     web: &Web,
     policy: &NetworkPolicy,
     provider: SearchProvider,
@@ -197,28 +197,29 @@ async fn ask(
 ) -> Result<Page, SearchError> {
     let settings = &web.search;
     if !settings.order.contains(&provider) {
-        return Err(SearchError::LeftOut);
+        return Err(SearchError::NotInOrder);
     }
-    let (ask, read): (Ask, Read) = match provider {
-        SearchProvider::Tavily => (tavily::ask(settings, query)?, tavily::read),
-        SearchProvider::Brave => (brave::ask(settings, query)?, brave::read),
-        SearchProvider::Searxng => (searxng::ask(settings, query)?, searxng::read),
-        SearchProvider::Duckduckgo => (duckduckgo::ask(settings, query)?, duckduckgo::read),
+    let (request, parse): (ProviderRequest, Parse) = match provider {
+        SearchProvider::Tavily => (tavily::request(settings, query)?, tavily::parse),
+        SearchProvider::Brave => (brave::request(settings, query)?, brave::parse),
+        SearchProvider::Searxng => (searxng::request(settings, query)?, searxng::parse),
+        SearchProvider::Duckduckgo => (duckduckgo::request(settings, query)?, duckduckgo::parse),
     };
-    // What opens the operator's own instance opens nothing for the others.
+    // The client of the operator's own instance may reach private addresses, so only that provider
+    // uses it.
     let own = settings.client.as_ref().filter(|_| provider == SearchProvider::Searxng);
     let client = own.unwrap_or(&web.client);
-    let reply = ask.send(client, policy, &web.masker, deadline).await?;
+    let reply = request.send(client, policy, &web.masker, deadline).await?;
     let query = query.clone();
-    // A page that is made to be hard to read holds up nobody else.
-    let reading = tokio::task::spawn_blocking(move || read(&query, &reply)).await;
-    reading.unwrap_or_else(|_| Err(SearchError::Odd("reading it failed".to_owned())))
+    // A blocking thread parses the response, because a hostile page may take long.
+    let parsed = tokio::task::spawn_blocking(move || parse(&query, &reply)).await;
+    parsed.unwrap_or_else(|_| Err(SearchError::Unexpected("parsing it panicked".to_owned())))
 }
 
-fn nobody_served(fallbacks: &[Fallback], all_denied: bool) -> ToolError {
+fn no_provider_answered(fallbacks: &[Fallback], all_denied: bool) -> ToolError {
     if fallbacks.is_empty() {
-        return ToolError::failed("no search provider is set up").with_hint(
-            "the operator sets TAVILY_API_KEY or BRAVE_API_KEY, or web.search.searxngUrl, or adds \"duckduckgo\" to \
+        return ToolError::failed("no search provider is configured").with_hint(
+            "ask the operator to set TAVILY_API_KEY, BRAVE_API_KEY or web.search.searxngUrl, or to add \"duckduckgo\" to \
              web.search.order",
         );
     }
@@ -226,7 +227,7 @@ fn nobody_served(fallbacks: &[Fallback], all_denied: bool) -> ToolError {
     let text = format!("no search provider answered: {}", reasons.join("; "));
     if all_denied {
         ToolError::denied(text).with_hint(
-            "the operator decides by the agent's isolation and by web.allowedHosts, and restarts the gateway",
+            "ask the operator to change the agent's isolation or web.allowedHosts and to restart the gateway",
         )
     } else {
         ToolError::failed(text)

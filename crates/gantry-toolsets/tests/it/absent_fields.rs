@@ -1,10 +1,11 @@
-//! Models write null, or `""` for a path, where they have nothing to say. Both mean that the field is absent.
+//! Models often send null, or `""` for a path, instead of leaving a field out. Both mean that the
+//! field is absent.
 
 use gantry_toolsets::testing::Bench;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn null_is_absent_for_every_optional_field_of_every_tool() {
+async fn null_means_absent_for_every_optional_field() {
     let bench = Bench::new();
     for tool in bench.gate.registry().entries() {
         let schema = tool.input_schema();
@@ -13,13 +14,13 @@ async fn null_is_absent_for_every_optional_field_of_every_tool() {
         let fields = schema["properties"].as_object().unwrap();
         let nulls: serde_json::Map<String, Value> =
             fields.keys().filter(|name| !required(name)).map(|name| (name.clone(), Value::Null)).collect();
-        // What the tool then misses is a required field, never one of those that are null.
+        // The tool may then report a missing required field, but never a null optional one.
         let answer = bench.call_as(bench.operator_call(), tool.name(), Value::Object(nulls.clone())).await;
         let text = answer.unwrap_or_else(|error| error).to_string();
         for name in nulls.keys() {
             assert!(
                 !text.contains(&format!("\"path\":\"{name}\"")),
-                "{} refuses null for {name}: {text}",
+                "{} rejects null for {name}: {text}",
                 tool.name()
             );
         }

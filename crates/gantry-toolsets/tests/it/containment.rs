@@ -1,5 +1,5 @@
-//! Hostile paths against every field that takes one: contained tools never leave the workspace, and no tool ever gets
-//! at Gantry's own directory.
+//! Hostile paths in every path field: contained tools never leave the workspace, and no tool
+//! reaches Gantry's data directory.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -18,14 +18,15 @@ use crate::probes::{Access, Probe, probes};
 const PATH_FIELDS: &[&str] =
     &["path", "cwd", "workdir", "directory", "destination", "file", "root", "source"];
 
-/// The bench's tools behind a gate whose policy allows all, so that only the engines stand in the way.
+/// Returns the bench's tools behind a gate whose policy allows everything, so that only the engines
+/// can refuse.
 fn open_gate(bench: &Bench) -> Gate {
     let (audit, results) = (Arc::new(MemoryAudit::default()), Arc::new(MemoryResults::default()));
     Gate::new(GateParts { registry: bench.gate.registry().clone(), ..GateParts::new(audit, results) })
 }
 
-/// Commands run for an agent, since the operator's own shell is not confined; the rest for the operator, whom no
-/// default rule holds back.
+/// Commands run as an agent, because the operator's own shell is not confined. Other tools run as
+/// the operator, whom no default rule restricts.
 fn call_for(probe: &Probe, workspace: PathBuf) -> Call {
     let principal = match probe.access.starts_a_command() {
         true => Principal::Agent { id: "probe".into() },
@@ -44,21 +45,22 @@ fn all_probes(bench: &Bench) -> Vec<(Arc<Tool>, Probe)> {
     all
 }
 
-/// Starting a process takes its time, so commands get a part of the paths unless all are asked for.
+/// Starting processes is slow, so commands get a sample of the paths unless the full suite is
+/// requested.
 fn sample<'a>(probe: &Probe, paths: &'a [String]) -> impl Iterator<Item = &'a String> {
     let step = if probe.access.starts_a_command() { soak(1, 21) } else { 1 };
     paths.iter().step_by(step)
 }
 
 #[test]
-fn every_field_that_carries_a_path_has_a_probe() {
+fn every_path_field_has_a_probe() {
     let bench = Bench::new();
     for tool in bench.gate.registry().entries() {
         let properties = tool.input_schema()["properties"].as_object().cloned().unwrap_or_default();
         let covered: Vec<&str> = probes(tool.name()).iter().map(|probe| probe.field).collect();
         for field in properties.keys() {
             let lower = field.to_lowercase();
-            // A profile is no file.
+            // A profile field ends with "file" but is not a path.
             let carries_path = PATH_FIELDS.contains(&lower.as_str())
                 || (["path", "dir", "directory", "cwd", "file"].iter().any(|end| lower.ends_with(end))
                     && lower != "profile");
@@ -69,7 +71,7 @@ fn every_field_that_carries_a_path_has_a_probe() {
             );
         }
         for field in covered {
-            assert!(properties.contains_key(field), "{} has no field {field}; mend probes.rs", tool.name());
+            assert!(properties.contains_key(field), "{} has no field {field}; fix probes.rs", tool.name());
         }
     }
 }
@@ -90,23 +92,23 @@ async fn contained_tools_never_leave_the_workspace() {
     let contained = all_probes(&bench).into_iter().filter(|(tool, _)| tool.toolset() == Toolset::Guarded);
     for (tool, probe) in contained {
         for path in sample(&probe, &hostile) {
-            // Should containment ever fail, this test must not write to the machine it runs on.
+            // If containment fails, this test must still not write to the machine that it runs on.
             if probe.access == Access::Write && path.starts_with('/') && !path.contains(&base) {
                 continue;
             }
             let call = call_for(&probe, arena.workspace());
             let answer = call_as(&gate, call, tool.name(), (probe.build)(path)).await;
-            let told = format!("{} {} {path:?}: {answer:?}", tool.name(), probe.field);
-            assert!(!told_secret(&answer), "{told}");
+            let context = format!("{} {} {path:?}: {answer:?}", tool.name(), probe.field);
+            assert!(!reveals_secret(&answer), "{context}");
             let may_answer = probe.access == Access::Command || malformed.contains(path);
-            assert!(may_answer || answer.is_err(), "{told}");
+            assert!(may_answer || answer.is_err(), "{context}");
         }
         assert_eq!(arena.outside().unwrap(), before, "{} {}", tool.name(), probe.field);
     }
 }
 
 #[tokio::test]
-async fn fifty_legitimate_paths_work_for_contained_tools() {
+async fn legitimate_paths_work_for_contained_tools() {
     let bench = Bench::new();
     let gate = open_gate(&bench);
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +151,7 @@ fn legitimate_input(tool: &str, path: &str) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn gantrys_own_directory_is_closed_to_every_tool_by_every_spelling() {
+async fn data_directory_is_closed_to_every_tool_in_every_spelling() {
     let bench = Bench::new();
     let (data, workspace) = (bench.data(), bench.workspace());
     std::fs::create_dir_all(data.join("inner")).unwrap();
@@ -165,15 +167,15 @@ async fn gantrys_own_directory_is_closed_to_every_tool_by_every_spelling() {
     let paths = data_paths(&data, &workspace);
     assert!(paths.len() >= 200, "{}", paths.len());
     let before = own_files(&data);
-    // Once with the engines alone, once with policy in front as every user has it.
+    // Each path runs once with the engines alone and once with the default policy.
     let open = open_gate(&bench);
     for gate in [&open, &bench.gate] {
         for (tool, probe) in all_probes(&bench) {
             for path in sample(&probe, &paths) {
                 let call = call_for(&probe, workspace.clone());
                 let answer = call_as(gate, call, tool.name(), (probe.build)(path)).await;
-                let told = format!("{} {} {path:?}: {answer:?}", tool.name(), probe.field);
-                assert!(!told_secret(&answer) && !told_marker(&answer, path), "{told}");
+                let context = format!("{} {} {path:?}: {answer:?}", tool.name(), probe.field);
+                assert!(!reveals_secret(&answer) && !reveals_marker(&answer, path), "{context}");
             }
             assert_eq!(own_files(&data), before, "{} {}", tool.name(), probe.field);
             bench.write("plain.txt", "plain\n");
@@ -181,10 +183,10 @@ async fn gantrys_own_directory_is_closed_to_every_tool_by_every_spelling() {
     }
 }
 
-/// A file name that no answer may hold, since nobody may list the directory it is in.
+/// A file name that must not appear in any answer, because no caller may list its directory.
 const MARKER: &str = "name-that-nobody-may-see";
 
-/// Spellings of the data directory and of what is, or is not yet, in it.
+/// Returns spellings of the data directory and of existing and missing paths in it.
 fn data_paths(data: &Path, workspace: &Path) -> Vec<String> {
     let (data, workspace) = (data.display().to_string(), workspace.display().to_string());
     let folders = [
@@ -229,7 +231,8 @@ fn data_paths(data: &Path, workspace: &Path) -> Vec<String> {
     paths
 }
 
-/// What the tests put into the data directory, and whatever else is there that Gantry itself did not.
+/// Returns the files that tests put into the data directory, and any other files that Gantry did
+/// not create.
 fn own_files(data: &Path) -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
     let mut todo = vec![data.to_owned()];
@@ -253,10 +256,10 @@ fn own_files(data: &Path) -> BTreeMap<PathBuf, String> {
     files
 }
 
-fn told_secret(answer: &Result<Value, Value>) -> bool {
+fn reveals_secret(answer: &Result<Value, Value>) -> bool {
     Arena::leaks(format!("{answer:?}").as_bytes())
 }
 
-fn told_marker(answer: &Result<Value, Value>, path: &str) -> bool {
+fn reveals_marker(answer: &Result<Value, Value>, path: &str) -> bool {
     !path.contains(MARKER) && format!("{answer:?}").contains(MARKER)
 }

@@ -1,4 +1,5 @@
-//! A denial denies: every tool, for every kind of caller, by every way in. Nothing happens, and it is on record.
+//! A denial stops every tool, for every kind of caller, on every surface. It has no effect, and it
+//! is recorded.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ fn callers(workspace: &Path) -> Vec<Call> {
     ]
 }
 
-/// The bench's tools behind a gate with one more rule.
+/// Returns the bench's tools behind a gate with one additional rule.
 fn gate_with(bench: &Bench, rule: Rule) -> (Gate, Arc<MemoryAudit>) {
     let audit = Arc::new(MemoryAudit::default());
     let policy = Policy::new(vec![rule], SensitivePaths::default(), vec![bench.data()]);
@@ -44,7 +45,7 @@ fn gate_with(bench: &Bench, rule: Rule) -> (Gate, Arc<MemoryAudit>) {
 }
 
 #[tokio::test]
-async fn a_rule_that_denies_or_asks_stops_every_tool_for_every_caller_on_every_surface() {
+async fn deny_and_ask_rules_stop_every_tool_for_every_caller_on_every_surface() {
     let bench = Bench::new();
     bench.write("plain.txt", "a secret that must stay\n");
     let before = tree(&bench.workspace());
@@ -55,16 +56,17 @@ async fn a_rule_that_denies_or_asks_stops_every_tool_for_every_caller_on_every_s
                 let (gate, audit) = gate_with(&bench, rule.for_principals(vec![template.principal.kind()]));
                 for surface in SURFACES {
                     let call = Call { surface, ..template.clone() };
-                    let told = format!("{} {} {:?} {surface:?}", tool.name(), call.principal, call.autonomy);
+                    let context =
+                        format!("{} {} {:?} {surface:?}", tool.name(), call.principal, call.autonomy);
                     let asks = decision == Decision::Ask && call.autonomy != Autonomy::Autonomous;
                     let expected = if asks { RefusalCode::ApprovalNeeded } else { RefusalCode::Denied };
                     let outcome =
                         gate.call(call, tool.name(), valid_input(tool.name(), &bench.workspace())).await;
                     let Answer::Refused(refusal) = outcome.answer else {
-                        panic!("{told}: {:?}", outcome.answer)
+                        panic!("{context}: {:?}", outcome.answer)
                     };
-                    assert_eq!(refusal.code, expected, "{told}: {refusal}");
-                    assert!(refusal.message.ends_with("as tested (rule stop-it)"), "{told}: {refusal}");
+                    assert_eq!(refusal.code, expected, "{context}: {refusal}");
+                    assert!(refusal.message.ends_with("as tested (rule stop-it)"), "{context}: {refusal}");
                 }
                 check_record(&gate, &audit, tool.name(), &template.principal);
             }
@@ -73,7 +75,7 @@ async fn a_rule_that_denies_or_asks_stops_every_tool_for_every_caller_on_every_s
     }
 }
 
-/// One line for each surface and nothing else, and as many counted.
+/// Checks for one audit record per surface and the same number in the metric.
 fn check_record(gate: &Gate, audit: &MemoryAudit, tool: &str, principal: &Principal) {
     let records = audit.records();
     assert_eq!(records.len(), SURFACES.len(), "{tool} {principal}");
@@ -87,7 +89,7 @@ fn check_record(gate: &Gate, audit: &MemoryAudit, tool: &str, principal: &Princi
 }
 
 #[tokio::test]
-async fn the_same_calls_go_through_when_the_rule_is_about_somebody_else() {
+async fn rule_for_another_caller_stops_nothing() {
     for tool in Bench::new().gate.registry().entries() {
         let bench = Bench::new();
         bench.write("plain.txt", "a secret that may go\n");
@@ -98,7 +100,7 @@ async fn the_same_calls_go_through_when_the_rule_is_about_somebody_else() {
         let outcome = gate.call(bench.operator_call(), tool.name(), input).await;
         let refused = matches!(outcome.answer, Answer::Refused(_));
         assert!(!refused, "{}: {:?}", tool.name(), outcome.answer);
-        // So the denials above would have been seen, had they not denied.
+        // This shows that the denials above prevented real effects.
         let changes = matches!(
             tool.name(),
             "local__Write"
@@ -116,7 +118,7 @@ async fn the_same_calls_go_through_when_the_rule_is_about_somebody_else() {
 }
 
 #[tokio::test]
-async fn nothing_is_typed_into_a_running_command_under_a_rule_for_process() {
+async fn deny_rule_for_process_stops_input_to_a_running_command() {
     let bench = Bench::new();
     let started = json!({"command": "cat > typed", "background": true});
     let id = bench.call("Bash", started).await.unwrap()["sessionId"].clone();
@@ -132,7 +134,7 @@ async fn nothing_is_typed_into_a_running_command_under_a_rule_for_process() {
         let Answer::Refused(refusal) = outcome.answer else { panic!("{action}: {:?}", outcome.answer) };
         assert_eq!(refusal.code, RefusalCode::Denied, "{action}: {refusal}");
     }
-    // Other data goes through, and is all that ever arrives.
+    // Other data passes, and only that data arrives.
     let outcome = gate.call(bench.operator_call(), "Process", typed("submit", "ls")).await;
     assert!(matches!(outcome.answer, Answer::Success(_)), "{:?}", outcome.answer);
     bench.call("Process", json!({"action": "close", "sessionId": id})).await.unwrap();

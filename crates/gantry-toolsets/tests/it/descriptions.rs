@@ -1,4 +1,4 @@
-//! What a model and a user read of every tool is there, and its first sentence fits in a list.
+//! Every tool and field has a description, and the first sentence of a tool fits in a list.
 
 use gantry_toolsets::testing::Bench;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 const FIRST_SENTENCE_CHARS: usize = 100;
 
 #[test]
-fn every_tool_and_every_field_is_described() {
+fn every_tool_and_field_has_a_description() {
     let bench = Bench::new();
     for tool in bench.gate.registry().entries() {
         let name = tool.name();

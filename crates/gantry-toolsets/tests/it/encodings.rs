@@ -1,5 +1,5 @@
-//! How the toolsets agree on encodings: reads decode marked text; whole-file writes put down exactly what was given, as
-//! UTF-8; changes to a part keep the encoding of the file.
+//! The toolsets share the rules for encodings. Reads decode text with a byte-order mark, whole-file
+//! writes write UTF-8 exactly as given, and partial edits keep the encoding of the file.
 
 use gantry_toolsets::testing::Bench;
 use serde_json::json;
@@ -14,29 +14,29 @@ fn marked_utf8(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn whole_file_writes_are_utf_8_and_count_the_bytes_they_wrote() {
+async fn whole_file_writes_are_utf_8_with_exact_sizes() {
     let content = "grün\r\nnot at the end";
     for old in [utf16("old\r\n"), marked_utf8("old\n"), b"old \xff".to_vec()] {
         let bench = Bench::new();
         let path = bench.workspace().join("file");
         let size = content.len();
-        for (tool, field, told) in [
+        for (tool, field, size_field) in [
             ("Write", "content", "bytes"),
             ("tool::file_write", "content", "size"),
             ("write", "data", "bytes_written"),
-            ("write_file", "content", "in words"),
+            ("write_file", "content", "text"),
         ] {
             bench.write("file", &old);
             let answer = bench.call(tool, json!({"path": path, field: content})).await.unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), content.as_bytes(), "{tool}");
-            let in_words = format!("Wrote {size} bytes to {}", path.display());
-            assert!(answer[told] == size || answer == json!(in_words), "{tool}: {answer}");
+            let text = format!("Wrote {size} bytes to {}", path.display());
+            assert!(answer[size_field] == size || answer == json!(text), "{tool}: {answer}");
         }
     }
 }
 
 #[tokio::test]
-async fn changes_to_a_part_keep_the_encoding() {
+async fn partial_edits_keep_the_encoding() {
     let bench = Bench::new();
     let path = bench.workspace().join("file");
     for (encoding, encode) in [("UTF-16", utf16 as fn(&str) -> Vec<u8>), ("marked UTF-8", marked_utf8)] {
@@ -58,7 +58,7 @@ async fn changes_to_a_part_keep_the_encoding() {
 }
 
 #[tokio::test]
-async fn every_reader_decodes_marked_text_and_leaves_out_the_mark() {
+async fn every_reader_decodes_text_with_a_byte_order_mark() {
     let bench = Bench::new();
     let path = bench.workspace().join("file");
     for encode in [utf16 as fn(&str) -> Vec<u8>, marked_utf8] {

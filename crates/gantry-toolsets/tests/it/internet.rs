@@ -1,5 +1,6 @@
-//! Every web tool on an internet of its own, where each closed address answers and is counted: whatever the tool, the
-//! spelling of the URL, the name behind it or the redirect in front of it, nothing closed is connected to.
+//! Every web tool in a simulated internet where closed addresses answer and count connections. No
+//! tool connects to a closed address, whatever the spelling of the URL, the DNS name behind it or
+//! the redirect before it.
 
 use gantry_net::testing::forms::{CLOSED, CLOSED_V6, hostile};
 use gantry_net::testing::names::Name;
@@ -8,7 +9,7 @@ use gantry_net::{Client, ClientOptions, Trust};
 use gantry_toolsets::testing::Bench;
 use serde_json::{Value, json};
 
-/// How each tool is made to fetch a URL that its caller names.
+/// Returns calls that make each tool fetch the URL.
 fn asking(url: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("tool::web_fetch", json!({"url": url})),
@@ -29,8 +30,8 @@ fn bench(internet: &Internet) -> Bench {
 }
 
 #[test]
-fn no_tool_reaches_a_closed_address_however_its_url_is_written() {
-    let test = "internet::no_tool_reaches_a_closed_address_however_its_url_is_written";
+fn no_tool_reaches_a_closed_address_in_any_spelling() {
+    let test = "internet::no_tool_reaches_a_closed_address_in_any_spelling";
     on_a_private_internet(test, |internet| async move {
         let bench = bench(&internet);
         let mut forms = hostile();
@@ -52,8 +53,8 @@ fn no_tool_reaches_a_closed_address_however_its_url_is_written() {
 }
 
 #[test]
-fn no_redirect_and_no_change_of_mind_leads_a_tool_inside() {
-    let test = "internet::no_redirect_and_no_change_of_mind_leads_a_tool_inside";
+fn redirects_and_dns_changes_do_not_reach_closed_addresses() {
+    let test = "internet::redirects_and_dns_changes_do_not_reach_closed_addresses";
     on_a_private_internet(test, |internet| async move {
         let bench = bench(&internet);
         internet.public_name("first.example.com", PUBLIC[0]);
@@ -96,8 +97,8 @@ fn every_tool_reaches_the_open_internet() {
         {
             for (tool, input) in asking(url) {
                 let answer = bench.call(tool, input).await;
-                let told = format!("{answer:?}");
-                assert!(answer.is_ok() && told.contains("public"), "{tool} {url}: {told}");
+                let output = format!("{answer:?}");
+                assert!(answer.is_ok() && output.contains("public"), "{tool} {url}: {output}");
             }
         }
         internet.assert_untouched("open");

@@ -1,10 +1,10 @@
-//! Promises that hold for every tool of every set, checked by walking the registry: a tool that arrives is covered, or
-//! its absence from `probes.rs` is a failure.
+//! Guarantees that hold for every tool of every toolset. The tests iterate over the registry, so a
+//! new tool is covered, or fails the tests until `probes.rs` lists it.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "tests look at the file system from outside, and fail by panicking"
+    reason = "tests inspect the file system directly, and fail by panicking"
 )]
 
 mod absent_fields;

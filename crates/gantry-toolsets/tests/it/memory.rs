@@ -1,4 +1,5 @@
-//! What one answer costs `http_request` in memory: each hostile one is met in a process of its own, which tells its peak.
+//! The memory cost of one response for `http_request`. Each hostile response is read in a separate
+//! process, which reports its peak memory.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,11 +11,11 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 const MIB: usize = 1 << 20;
-/// What is kept of an answer, and what it may cost beside that.
+/// The most bytes of a response that are stored, and the memory that it may need in addition.
 const LIMIT: usize = 16 * MIB;
 const MORE_MEMORY: usize = 16 * MIB;
 const URL: &str = "GANTRY_MEMORY_URL";
-const TEST: &str = "memory::an_answer_costs_http_request_no_more_than_is_kept_of_it";
+const TEST: &str = "memory::response_needs_bounded_memory";
 const PATIENCE: Duration = Duration::from_secs(60);
 const SENT: &str = "LITERALTOKEN99";
 const STORED: &str = "STOREDSECRETVALUE";
@@ -22,7 +23,7 @@ const STORED: &str = "STOREDSECRETVALUE";
 struct Case {
     name: &'static str,
     say: Vec<Say>,
-    /// What stands in what the tool says.
+    /// Text that the tool's result must contain.
     expected: &'static str,
 }
 
@@ -47,7 +48,7 @@ async fn cases() -> Vec<Case> {
     let secrets = format!("{SENT} {STORED} ").repeat(1_000).into_bytes();
     let latin = "Content-Type: text/plain; charset=iso-8859-1\r\n";
     let utf16 = "Content-Type: text/plain; charset=utf-16le\r\n";
-    let cut = "what comes after that was not read";
+    let cut = "the rest was not read";
     let case = |name, say, expected| Case { name, say, expected };
     vec![
         case("endless text", endless(plain, vec![b'x'; 65_536]), cut),
@@ -55,9 +56,9 @@ async fn cases() -> Vec<Case> {
         case("gzip bomb of text", encoded("gzip", &gzip), cut),
         case("brotli bomb of text", encoded("br", &brotli), cut),
         case("zstd bomb of bytes", encoded("zstd", &zstd), cut),
-        case("flat JSON", json(flat), "cut: "),
-        case("deep JSON", json(deep), "cut: "),
-        case("JSON in escapes", json(escapes), "cut: "),
+        case("flat JSON", json(flat), "truncated: "),
+        case("deep JSON", json(deep), "truncated: "),
+        case("JSON in escapes", json(escapes), "truncated: "),
         case("endless secrets", endless(plain, secrets), cut),
         case("endless Latin-1", endless(latin, vec![0x80; 65_536]), cut),
         case("endless UTF-16", endless(utf16, vec![0x20; 65_536]), cut),
@@ -65,7 +66,7 @@ async fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn an_answer_costs_http_request_no_more_than_is_kept_of_it() {
+fn response_needs_bounded_memory() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     if let Ok(url) = std::env::var(URL) {
         runtime.block_on(be_the_caller(&url));
@@ -77,19 +78,19 @@ fn an_answer_costs_http_request_no_more_than_is_kept_of_it() {
             "/warm" => answer("200 OK", &[("Content-Type", "application/json")], b"{\"small\": 1}"),
             _ => case.say.clone(),
         }));
-        let said = caller_process(&site.url(""));
-        let told = said.lines().find_map(|line| line.strip_prefix("told: ")).unwrap_or("nothing");
-        let (kib, outcome) = told.split_once(' ').unwrap_or_default();
+        let output = caller_process(&site.url(""));
+        let report = output.lines().find_map(|line| line.strip_prefix("report: ")).unwrap_or("nothing");
+        let (kib, outcome) = report.split_once(' ').unwrap_or_default();
         let kib: u64 = kib.parse().unwrap_or(u64::MAX);
         println!("{:20} {:6.1} MiB  {outcome}", case.name, kib as f64 / 1024.0);
         if kib > (LIMIT + MORE_MEMORY) as u64 / 1024 || !outcome.contains(case.expected) {
-            wrong.push(format!("{}: {told}, expected {}", case.name, case.expected));
+            wrong.push(format!("{}: {report}, expected {}", case.name, case.expected));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What the caller printed; nothing if it had to be ended.
+/// Returns the output of the caller process; empty if it had to be killed.
 fn caller_process(url: &str) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([TEST, "--exact", "--nocapture"])
@@ -101,12 +102,13 @@ fn caller_process(url: &str) -> String {
     while child.try_wait().unwrap().is_none() && started.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // It has ended by itself, or it must.
+    // It has already exited, or it must be killed.
     let _ = child.kill();
     String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).into_owned()
 }
 
-/// Tells how much more memory than after a small answer there was at the peak, and the last line of what was said.
+/// Prints how much more memory the peak needed than a small response, and the last line of the
+/// result.
 #[expect(clippy::print_stdout, reason = "what it prints is its report to the test that started it")]
 async fn be_the_caller(url: &str) {
     let bench = Bench::with(reach_this_machine);
@@ -117,14 +119,14 @@ async fn be_the_caller(url: &str) {
         bench.call("http_request", input).await.unwrap()
     };
     send("/warm").await;
-    // Resets the peak.
+    // Resets the recorded peak.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = memory_kib("VmRSS:");
     let answer = send("/hostile").await;
     let more = memory_kib("VmHWM:").saturating_sub(before);
     let answer = answer.as_str().unwrap();
     assert!(!answer.contains(SENT) && !answer.contains(STORED));
-    println!("told: {more} {}", answer.trim_end().lines().last().unwrap());
+    println!("report: {more} {}", answer.trim_end().lines().last().unwrap());
 }
 
 fn memory_kib(field: &str) -> u64 {

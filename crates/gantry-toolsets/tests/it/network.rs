@@ -1,5 +1,5 @@
-//! An agent's network policy binds every tool that can reach beyond the machine: web tools reach only the hosts it names,
-//! commands have no sockets at all under anything but `allow-all`.
+//! An agent's network policy applies to every tool that can reach beyond the machine. Web tools
+//! reach only the listed hosts. Commands have no sockets under any policy but `allow-all`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use gantry_net::{HostPattern, NetworkPolicy};
 use gantry_tool::Tool;
 use gantry_toolsets::testing::Bench;
-use gantry_toolsets::testing::web_server::{Said, WebServer, client_to_loopback};
+use gantry_toolsets::testing::web_server::{TestResponse, WebServer, client_to_loopback};
 use gantry_toolsets::{Isolation, IsolationLevel, MachineParts, SearchEndpoints, SearchKey, SearchSettings};
 use serde_json::{Value, json};
 
-/// How each tool is made to connect to the server: the one list to add to when a tool that reaches outside arrives.
+/// Returns calls that make a tool connect to the server. Every new open-world tool must be added to
+/// this list.
 fn reaching(tool: &str, server: &WebServer) -> Option<Vec<Value>> {
     let (url, port) = (server.url(), server.port());
     let connect = format!(
@@ -30,7 +31,7 @@ fn reaching(tool: &str, server: &WebServer) -> Option<Vec<Value>> {
         }
         "tool::web_fetch" => vec![json!({"url": url})],
         "http_request" => vec![json!({"url": url, "method": "GET"})],
-        // Types into a command that is confined by the call which started it.
+        // Sends input to a command that is confined by the call that started it.
         "local__Process" => Vec::new(),
         _ => return None,
     })
@@ -40,7 +41,7 @@ fn open_world(bench: &Bench) -> Vec<Arc<Tool>> {
     bench.gate.registry().entries().into_iter().filter(|tool| tool.is_open_world()).collect()
 }
 
-/// A machine whose every search provider is the server, with agents by policy.
+/// Configures a machine whose search providers are all the server, with one agent per policy.
 fn agents(parts: &mut MachineParts, server: &WebServer) {
     let url = || server.url();
     parts.web.client = client_to_loopback();
@@ -67,11 +68,11 @@ fn agents(parts: &mut MachineParts, server: &WebServer) {
 }
 
 async fn server() -> WebServer {
-    WebServer::start(|asked| match asked.path() {
+    WebServer::start(|request| match request.path() {
         "/html/" | "/" => {
-            Said::html("<div class=result><a class=result__a href=https://a.example>A</a></div>")
+            TestResponse::html("<div class=result><a class=result__a href=https://a.example>A</a></div>")
         }
-        _ => Said::json(200, &json!({"type": "search", "results": [], "web": {"results": []}})),
+        _ => TestResponse::json(200, &json!({"type": "search", "results": [], "web": {"results": []}})),
     })
 }
 
@@ -84,7 +85,7 @@ async fn connections_as(
 ) -> (usize, Result<Value, Value>) {
     let before = server.connections();
     let answer = bench.call_as(bench.agent_call(agent), tool, input.clone()).await;
-    // The server counts a connection when it comes to it, which may be after its client is gone.
+    // The server may count a connection only after its client is gone.
     let until = Instant::now() + Duration::from_secs(5);
     let says_so = format!("{answer:?}").contains("connected");
     while says_so && server.connections() == before && Instant::now() < until {
@@ -94,26 +95,26 @@ async fn connections_as(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_tool_that_reaches_outside_honours_the_agents_policy() {
+async fn every_open_world_tool_obeys_the_network_policy() {
     let server = server().await;
     let bench = Bench::with(|parts| agents(parts, &server));
     for tool in open_world(&bench) {
         let name = tool.name();
-        let inputs = reaching(name, &server).unwrap_or_else(|| {
-            panic!("{name} reaches outside; say in network.rs how, so that it can be stopped")
-        });
+        let inputs = reaching(name, &server)
+            .unwrap_or_else(|| panic!("{name} is an open-world tool; add a call for it in network.rs"));
         for input in &inputs {
             let (made, answer) = connections_as(&bench, &server, "open", name, input).await;
             assert!(made > 0, "{name} {input} reaches the server when it may: {answer:?}");
             for agent in ["elsewhere", "empty", "denied", "gap"] {
                 let (made, answer) = connections_as(&bench, &server, agent, name, input).await;
                 assert_eq!(made, 0, "{name} {input} as {agent}: {answer:?}");
-                let told = format!("{answer:?}");
-                assert!(!told.contains("connected"), "{name} {input} as {agent}: {told}");
+                let output = format!("{answer:?}");
+                assert!(!output.contains("connected"), "{name} {input} as {agent}: {output}");
                 let is_web = input.get("command").or(input.get("argv")).is_none();
-                assert!(!is_web || told.contains("denied"), "{name} {input} as {agent}: {told}");
+                assert!(!is_web || output.contains("denied"), "{name} {input} as {agent}: {output}");
             }
-            // A list can name hosts for web tools; sockets know no names, so commands have none.
+            // A list can name hosts for web tools. Sockets cannot be limited by name, so commands
+            // have none.
             let is_web = input.get("command").or(input.get("argv")).is_none();
             let (made, answer) = connections_as(&bench, &server, "listed", name, input).await;
             assert_eq!(made > 0, is_web, "{name} {input} as listed: {answer:?}");
@@ -121,9 +122,9 @@ async fn every_tool_that_reaches_outside_honours_the_agents_policy() {
     }
 }
 
-/// Who acts for an agent that may reach nobody, reaches nobody; and the other way round.
+/// A call that acts for two agents reaches only the hosts that both may reach.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_two_agents_rules_bind_reaches_what_both_may() {
+async fn call_for_two_agents_reaches_only_what_both_may() {
     let server = server().await;
     let bench = Bench::with(|parts| agents(parts, &server));
     let (command, page) = (reaching("local__Bash", &server).unwrap(), json!({"url": server.url()}));
@@ -149,17 +150,17 @@ async fn a_call_that_two_agents_rules_bind_reaches_what_both_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_cannot_lead_an_agent_off_its_list() {
+async fn redirect_cannot_leave_the_allow_list() {
     let other = server().await;
     let target = other.url().replace("127.0.0.1", "localhost");
-    let server = WebServer::start(move |_| Said {
+    let server = WebServer::start(move |_| TestResponse {
         status: 302,
         headers: vec![("location", target.clone())],
         body: Vec::new(),
     });
     let bench = Bench::with(|parts| {
         agents(parts, &server);
-        // The operator opens both names to everybody; the agent's own list has one.
+        // The operator allows both names for everyone; the agent's own list has one.
         let allowed_hosts = ["127.0.0.1", "localhost"].map(|host| HostPattern::parse(host).unwrap()).to_vec();
         parts.web.client =
             gantry_net::Client::new(gantry_net::ClientOptions { allowed_hosts, ..Default::default() });

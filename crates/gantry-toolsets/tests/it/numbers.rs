@@ -1,13 +1,13 @@
-//! Numbers that a schema lets pass and a tool's own type does not take.
+//! Numbers that a schema accepts but a tool's own type cannot hold.
 
 use gantry_toolsets::testing::Bench;
 use serde_json::{Value, json};
 
-/// 2^64, which JSON Schema calls an integer and no type of ours holds.
+/// 2^64: an integer for JSON Schema, but too large for the tools' types.
 const HUGE: f64 = 18_446_744_073_709_551_616.0;
 
 #[tokio::test]
-async fn a_number_beyond_its_type_is_an_invalid_input_that_is_named() {
+async fn number_too_large_for_its_type_is_reported_with_its_field() {
     let bench = Bench::new();
     bench.write("f", "text");
     for (tool, field, mut input) in [
@@ -37,14 +37,14 @@ async fn a_number_beyond_its_type_is_an_invalid_input_that_is_named() {
 }
 
 #[tokio::test]
-async fn a_fraction_of_what_a_design_calls_a_number_is_rounded() {
+async fn fraction_in_a_number_field_is_rounded() {
     let bench = Bench::new();
     bench.write("f", "1\n2\n3\n");
     let answer = bench.call("Read", json!({"path": "f", "limit": 1.6})).await.unwrap();
     assert_eq!(answer["lines"], 2, "{answer}");
     let answer = bench.call("Bash", json!({"command": "echo x", "timeout": 15_000.5})).await.unwrap();
     assert_eq!(answer["exitCode"], 0, "{answer}");
-    // This design says integer.
+    // The seed of this tool says integer.
     let error = bench.call("read", json!({"path": "f", "limit": 1.5})).await.unwrap_err();
     assert_eq!(error["error"]["code"], "invalid_input", "{error}");
 }

@@ -1,13 +1,13 @@
-//! For every tool, inputs built around a path: the one list to add to when a tool arrives.
+//! Inputs with a path for every tool. Every new tool must be added to this list.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// One way to hand a path to a tool.
+/// One way to pass a path to a tool.
 #[derive(Clone, Copy)]
 pub(crate) struct Probe {
-    /// The input field that carries the path.
+    /// The input field that contains the path.
     pub(crate) field: &'static str,
     pub(crate) access: Access,
     pub(crate) build: fn(&str) -> Value,
@@ -15,12 +15,12 @@ pub(crate) struct Probe {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Reads the file, or what is in the directory.
+    /// Reads the file or the directory.
     Read,
     Write,
-    /// The path is where a command starts.
+    /// The path is the working directory of a command.
     StartIn,
-    /// The path stands in a command's text or arguments.
+    /// The path is part of a command's text or arguments.
     Command,
 }
 
@@ -30,16 +30,17 @@ impl Access {
     }
 }
 
-/// What every write tries to leave behind.
+/// The content that every write tries to plant.
 pub(crate) const PLANTED: &str = "planted-by-a-probe";
 
-/// Reads and writes the files of a directory that the tests care about.
+/// Reads and writes files of interest in a directory.
 const LOOK_AROUND: &str = "cat secret token inner.txt; ls -a; echo planted-by-a-probe > planted-file";
-/// A change of content that is not there, so that the refusal would show what is, and a file made anew.
+/// A patch that does not match, whose error would show the content, and a patch that creates a
+/// file.
 const PATCH: &str = "@@ -1 +1 @@\n-no such line\n+planted-by-a-probe\n";
 const NEW_FILE: &str = "--- /dev/null\n+++ b/planted-file\n@@ -0,0 +1 @@\n+planted-by-a-probe\n";
 
-/// All probes of a tool; empty for one that is not known here or takes no path at all.
+/// Returns all probes of a tool; empty for a tool that is not listed or takes no path.
 pub(crate) fn probes(tool: &str) -> Vec<Probe> {
     use Access::{Command, Read, StartIn, Write};
     let probe = |field, access, build| Probe { field, access, build };
@@ -64,7 +65,8 @@ pub(crate) fn probes(tool: &str) -> Vec<Probe> {
             path(Read, |path| json!({"path": path, "oldString": "the secrets", "newString": PLANTED})),
         ],
         "gsv__DeleteFile" => vec![path(Write, |path| json!({"path": path}))],
-        // A path in the configuration, which is no path of files; what is not there has no effect.
+        // This is a path in the configuration, not in the file system; an unknown one has no
+        // effect.
         "gsv__ConfigGet" => vec![path(Read, |path| json!({"path": path}))],
         "gsv__Transfer" => vec![
             probe(
@@ -92,7 +94,7 @@ pub(crate) fn probes(tool: &str) -> Vec<Probe> {
         ],
         "tool::shell_exec" => vec![
             probe("cwd", StartIn, |path| json!({"argv": ["cat", "secret", "token"], "cwd": path})),
-            // Some of the paths are the command's own output, which it would read for ever.
+            // Some of the paths are the command's own output, which it would read forever.
             probe("argv", Command, |path| json!({"argv": ["cat", path], "timeout": 2000})),
         ],
         "read" => vec![path(Read, |path| json!({"path": path}))],
@@ -110,7 +112,7 @@ pub(crate) fn probes(tool: &str) -> Vec<Probe> {
         "http_request" => vec![probe(
             "file",
             Read,
-            // Nobody listens there.
+            // No server listens on this port.
             |path| json!({"url": "http://127.0.0.1:9/", "method": "POST", "file": path}),
         )],
         "batch_files" => vec![
@@ -146,7 +148,8 @@ fn on_path(path: &str) -> String {
     format!("cat {quoted}; ls -a {quoted}; echo planted-by-a-probe > {quoted}")
 }
 
-/// An input that the tool's schema takes and that would have an effect in the workspace, if the tool can have one.
+/// Returns an input that the schema accepts and that has an effect in the workspace, if the tool
+/// can have one.
 pub(crate) fn valid_input(tool: &str, workspace: &Path) -> Value {
     let mut known = probes(tool);
     known.sort_by_key(|probe| probe.access != Access::Write);
@@ -173,6 +176,6 @@ pub(crate) fn valid_input(tool: &str, workspace: &Path) -> Value {
             (probe.build)(&workspace.join("planted-file").display().to_string())
         }
         (_, Some(probe)) => (probe.build)(&workspace.display().to_string()),
-        (name, None) => panic!("{name} has no input in probes.rs; say there how one is built"),
+        (name, None) => panic!("{name} has no input in probes.rs; add one"),
     }
 }

@@ -1,4 +1,4 @@
-#![allow(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+#![allow(clippy::disallowed_methods, reason = "tests inspect the file system directly")]
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn create_list_view_update_delete() {
          no secret STRIPE; the operator stores it with `gantry secrets set STRIPE --host api.stripe.com`."
     );
     let again = setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap_err();
-    assert_eq!(again, "there is an API profile \"stripe\" already (action update changes it)");
+    assert_eq!(again, "the API profile \"stripe\" already exists (action update changes it)");
     assert_eq!(
         setup(&bench, json!({"action": "list"})).await.unwrap(),
         "stripe: Stripe, https://api.stripe.com/v1: Payments.\n"
@@ -56,7 +56,7 @@ async fn create_list_view_update_delete() {
 }
 
 #[tokio::test]
-async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
+async fn every_missing_or_invalid_field_is_reported_and_nothing_is_saved() {
     let bench = Bench::new();
     let error = setup(&bench, json!({"action": "create", "profile": {"name": "X"}})).await.unwrap_err();
     for part in ["id", "base_url", "description", "auth", "endpoints", "guidelines", "avoid"] {
@@ -89,13 +89,13 @@ async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
         "endpoints.1.method: missing",
         "guidelines: missing",
         "avoid: missing",
-        "made_by: kept by Gantry",
+        "made_by: is set by Gantry",
     ] {
         assert!(error.contains(part), "{part} is not in {error}");
     }
     let error = setup(&bench, json!({"action": "create", "profile": "{}"})).await.unwrap_err();
     assert!(
-        error.ends_with("these problems:\n- profile: a profile is a JSON object, not a text or a list"),
+        error.ends_with("these problems:\n- profile: must be a JSON object, not a string or an array"),
         "{error}"
     );
     let mut unknown = stripe();
@@ -108,8 +108,8 @@ async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
         (json!({"action": "update", "id": "none", "profile": {}}), "there is no API profile \"none\""),
         (json!({"action": "delete"}), "needs the id of a profile"),
         (json!({"action": "delete", "id": "../../gantry"}), "there is no API profile"),
-        (json!({"action": "view", "id": "a", "profile": {}}), "profile is not used by this action"),
-        (json!({"action": "list", "id": "a"}), "id is not used by this action"),
+        (json!({"action": "view", "id": "a", "profile": {}}), "this action does not use profile"),
+        (json!({"action": "list", "id": "a"}), "this action does not use id"),
     ] {
         let error = setup(&bench, input.clone()).await.unwrap_err();
         assert!(error.contains(expected), "{input}: {error}");
@@ -118,20 +118,20 @@ async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
 }
 
 #[tokio::test]
-async fn a_broken_file_is_listed_and_can_be_replaced_or_deleted() {
+async fn broken_file_is_listed_and_can_be_replaced_or_deleted() {
     let bench = Bench::new();
     std::fs::create_dir(bench.data().join("apis")).unwrap();
     std::fs::write(bench.data().join("apis/stripe.json"), "{ not json").unwrap();
     let listed = setup(&bench, json!({"action": "list"})).await.unwrap();
-    assert!(listed.starts_with("stripe: CANNOT BE USED: not JSON: "), "{listed}");
+    assert!(listed.starts_with("stripe: INVALID: not JSON: "), "{listed}");
     let viewed = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap_err();
-    assert!(viewed.contains("cannot be used: not JSON"), "{viewed}");
+    assert!(viewed.contains("is invalid: not JSON"), "{viewed}");
     setup(&bench, json!({"action": "update", "id": "stripe", "profile": stripe()})).await.unwrap();
     assert!(setup(&bench, json!({"action": "list"})).await.unwrap().starts_with("stripe: Stripe, "));
 }
 
 #[tokio::test]
-async fn an_address_that_is_never_reached_is_refused() {
+async fn unreachable_base_url_is_rejected() {
     let bench = Bench::new();
     let mut port = stripe();
     port["base_url"] = json!("http://127.0.0.1:22/");
@@ -140,7 +140,7 @@ async fn an_address_that_is_never_reached_is_refused() {
 }
 
 #[tokio::test]
-async fn an_update_that_changes_nothing_says_so_and_null_takes_away() {
+async fn update_without_changes_is_rejected_and_null_removes_a_field() {
     let bench = Bench::new();
     setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
     for profile in [json!(null), json!({}), json!({"name": "Stripe"})] {
@@ -149,7 +149,7 @@ async fn an_update_that_changes_nothing_says_so_and_null_takes_away() {
     }
     let null = json!({"action": "update", "id": "stripe", "profile": {"auth": null, "name": null}});
     let error = setup(&bench, null).await.unwrap_err();
-    assert!(error.contains("- auth: cannot be taken away") && error.contains("- name: cannot"), "{error}");
+    assert!(error.contains("- auth: cannot be removed") && error.contains("- name: cannot"), "{error}");
     setup(&bench, json!({"action": "update", "id": "stripe", "profile": {"rate_limit": null}}))
         .await
         .unwrap();
@@ -157,7 +157,7 @@ async fn an_update_that_changes_nothing_says_so_and_null_takes_away() {
     assert!(!viewed.contains("rate_limit"), "{viewed}");
 }
 
-/// As [`stripe`], of another place.
+/// Returns the profile of [`stripe`] with another id and base URL.
 fn other(id: &str) -> Value {
     let mut profile = stripe();
     (profile["id"], profile["base_url"]) = (json!(id), json!(format!("https://{id}.example/")));
@@ -176,11 +176,11 @@ async fn by_agent(bench: &Bench, agent: &str, input: Value) -> Result<String, St
 }
 
 #[tokio::test]
-async fn what_the_operator_made_an_agent_can_only_make_stricter() {
+async fn agent_can_only_tighten_a_profile_of_the_operator() {
     let bench = Bench::new();
     setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
     let update = |profile: Value| json!({"action": "update", "id": "stripe", "profile": profile});
-    for (change, told) in [
+    for (change, field) in [
         (json!({"rate_limit": {"requests_per_second": 26}}), "rate_limit.requests_per_second"),
         (json!({"rate_limit": {"requests_per_day": 1}}), "rate_limit.requests_per_second"),
         (json!({"rate_limit": null}), "rate_limit.requests_per_second"),
@@ -189,10 +189,10 @@ async fn what_the_operator_made_an_agent_can_only_make_stricter() {
     ] {
         let error = as_agent(&bench, update(change.clone())).await.unwrap_err();
         assert!(error.contains("denied") && error.contains("is the operator's"), "{change}: {error}");
-        assert!(error.contains(&format!("this way: {told}; nothing was saved")), "{change}: {error}");
+        assert!(error.contains(&format!("were denied: {field}; nothing was saved")), "{change}: {error}");
     }
     let error = as_agent(&bench, json!({"action": "delete", "id": "stripe"})).await.unwrap_err();
-    assert!(error.contains("its limits would no longer count"), "{error}");
+    assert!(error.contains("deleting it would remove its limits"), "{error}");
     let mut below = stripe();
     (below["id"], below["base_url"]) = (json!("below"), json!("https://api.stripe.com/v1/charges"));
     let error = as_agent(&bench, json!({"action": "create", "profile": below})).await.unwrap_err();
@@ -206,7 +206,7 @@ async fn what_the_operator_made_an_agent_can_only_make_stricter() {
         assert!(error.contains("may be the operator's"), "{error}");
     }
     let viewed = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&viewed).unwrap(), stripe(), "it is as it was");
+    assert_eq!(serde_json::from_str::<Value>(&viewed).unwrap(), stripe(), "the profile is unchanged");
     let stricter =
         json!({"rate_limit": {"requests_per_second": 5, "requests_per_day": 100}, "notes": ["Learnt."]});
     as_agent(&bench, update(stricter)).await.unwrap();
@@ -214,7 +214,7 @@ async fn what_the_operator_made_an_agent_can_only_make_stricter() {
 }
 
 #[tokio::test]
-async fn what_an_agent_made_it_can_change_and_remove() {
+async fn agent_can_change_and_delete_its_own_profile() {
     let bench = Bench::new();
     as_agent(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
     let viewed = as_agent(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap();
@@ -230,14 +230,14 @@ async fn what_an_agent_made_it_can_change_and_remove() {
         let error = by_agent(&bench, "b", input).await.unwrap_err();
         assert!(error.contains("was made by agent:a; nothing was saved"), "{error}");
     }
-    // It may not move to where it would take the place of the operator's.
+    // It may not move below the base URL of one of the operator's profiles.
     let mut whole = stripe();
     whole["id"] = json!("operators");
     setup(&bench, json!({"action": "create", "profile": whole})).await.unwrap();
     let change = json!({"base_url": "https://api.stripe.com/v1/charges"});
     let error = as_agent(&bench, json!({"action": "update", "id": "stripe", "profile": change})).await;
     assert!(error.unwrap_err().contains("lies below"));
-    // What the operator has changed is the operator's.
+    // A profile that the operator has updated belongs to the operator.
     as_agent(&bench, json!({"action": "create", "profile": other("x")})).await.unwrap();
     setup(&bench, json!({"action": "update", "id": "x", "profile": {"name": "X"}})).await.unwrap();
     let error = as_agent(&bench, json!({"action": "delete", "id": "x"})).await.unwrap_err();

@@ -13,13 +13,12 @@ async fn check(bench: &Bench, command: &str, expected: Result<&str, &str>) {
 }
 
 #[tokio::test]
-async fn success_is_standard_output_and_nothing_else() {
+async fn success_returns_standard_output_only() {
     let bench = Bench::new();
     check(&bench, "printf 'a\\n\\nb'", Ok("a\n\nb")).await;
     check(&bench, "echo out; echo err >&2", Ok("out\n")).await;
     check(&bench, "true", Ok("(no output)")).await;
-    check(&bench, "printf err >&2", Ok("(no output; 3 bytes on standard error, which 2>&1 would show)"))
-        .await;
+    check(&bench, "printf err >&2", Ok("(no output; 3 bytes on standard error; add 2>&1 to see them)")).await;
     check(&bench, "cat | wc -c", Ok("0\n")).await;
     check(&bench, "[[ abc == a* ]] && echo bash; shopt -q login_shell || echo plain", Ok("bash\nplain\n"))
         .await;
@@ -27,7 +26,7 @@ async fn success_is_standard_output_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn failure_is_an_error_with_both_streams_and_how_it_ended() {
+async fn failure_returns_both_streams_and_the_exit_status() {
     let bench = Bench::new();
     check(&bench, "exit 3", Err("exit code 3")).await;
     check(&bench, "echo out; echo err >&2; exit 1", Err("out\nerr\nexit code 1")).await;
@@ -39,7 +38,7 @@ async fn failure_is_an_error_with_both_streams_and_how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_timeout_keeps_what_came_and_ends_everything() {
+async fn timeout_keeps_partial_output_and_kills_all_processes() {
     let bench = Bench::new();
     let started = Instant::now();
     let input = json!({"command": "echo before; sleep 600 & sleep 600", "timeout_ms": 300});
@@ -50,7 +49,7 @@ async fn a_timeout_keeps_what_came_and_ends_everything() {
 }
 
 #[tokio::test]
-async fn the_default_timeout_stands_in_the_schema() {
+async fn schema_has_the_default_timeout() {
     let bench = Bench::new();
     let tool = bench.gate.registry().find("bash").unwrap();
     assert_eq!(tool.input_schema()["properties"]["timeout_ms"]["default"], 120_000);
@@ -64,7 +63,7 @@ async fn the_default_timeout_stands_in_the_schema() {
 }
 
 #[tokio::test]
-async fn ten_mebibytes_pass_and_one_byte_more_is_cut_and_said() {
+async fn output_over_ten_mebibytes_is_truncated_with_a_note() {
     let bench = Bench::new();
     let exact =
         bench.call("bash", json!({"command": "head -c 10485760 /dev/zero | tr '\\0' x"})).await.unwrap();
@@ -73,11 +72,11 @@ async fn ten_mebibytes_pass_and_one_byte_more_is_cut_and_said() {
         bench.call("bash", json!({"command": "head -c 10485761 /dev/zero | tr '\\0' x"})).await.unwrap();
     let (kept, note) = cut.as_str().unwrap().split_once('\n').unwrap();
     assert_eq!(kept.len(), 10_485_760);
-    assert_eq!(note, "(standard output was cut: these are the first 10485760 of 10485761 bytes)");
+    assert_eq!(note, "(standard output was truncated to the first 10485760 of 10485761 bytes)");
 }
 
 #[tokio::test]
-async fn a_cancelled_call_ends_its_command() {
+async fn cancelled_call_kills_its_command() {
     let bench = Bench::new();
     let call = bench.operator_call();
     let cancel = call.cancel.clone();
@@ -115,7 +114,7 @@ fn with_variables(level: IsolationLevel, network: NetworkPolicy) -> impl FnOnce(
     }
 }
 
-/// The names of the variables a command gets, less those that every bash makes.
+/// The names of the variables that a command gets, without those that every bash sets.
 async fn names(bench: &Bench) -> Vec<String> {
     let answer = bench.call("bash", json!({"command": "env | cut -d= -f1 | sort"})).await.unwrap();
     let made = ["PWD", "OLDPWD", "SHLVL", "_"];
@@ -123,7 +122,7 @@ async fn names(bench: &Bench) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_isolation_gives_exactly_its_variables() {
+async fn each_isolation_level_passes_exactly_its_variables() {
     let allowed = ["GIT_COMMITTER_EMAIL", "HOME", "LC_ALL", "PATH", "TMPDIR"];
     for level in [IsolationLevel::Shared, IsolationLevel::Scoped] {
         let bench = Bench::with(with_variables(level, NetworkPolicy::AllowAll));
@@ -139,7 +138,7 @@ async fn each_isolation_gives_exactly_its_variables() {
 }
 
 #[tokio::test]
-async fn an_agents_own_isolation_stands_in_place_of_the_common_one() {
+async fn isolation_of_an_agent_replaces_the_default() {
     let bench = Bench::with(|parts| {
         let own = Isolation { level: IsolationLevel::AirGapped, ..Isolation::default() };
         parts.agent_isolation.insert("hermit".into(), own);
@@ -151,7 +150,7 @@ async fn an_agents_own_isolation_stands_in_place_of_the_common_one() {
 }
 
 #[tokio::test]
-async fn without_network_no_socket_opens_and_the_error_says_so() {
+async fn command_without_network_fails_with_a_note() {
     let command = json!({"command": "exec 3<>/dev/tcp/127.0.0.1/9"});
     for (level, network) in [
         (IsolationLevel::AirGapped, NetworkPolicy::AllowAll),
@@ -159,7 +158,7 @@ async fn without_network_no_socket_opens_and_the_error_says_so() {
     ] {
         let bench = Bench::with(with_variables(level, network));
         let error = bench.call("bash", command.clone()).await.unwrap_err();
-        let note = "(the command ran without network: no sockets can be opened)\nexit code 1";
+        let note = "(the command ran without network access)\nexit code 1";
         assert!(error.as_str().unwrap().ends_with(note), "{error}");
         assert!(error.as_str().unwrap().contains("not permitted"), "{error}");
     }
@@ -168,7 +167,7 @@ async fn without_network_no_socket_opens_and_the_error_says_so() {
 }
 
 #[tokio::test]
-async fn the_data_directory_is_closed_to_shells_of_all_but_the_operator() {
+async fn only_shells_of_the_operator_reach_the_data_directory() {
     let bench = Bench::new();
     let token = bench.data().join("token");
     std::fs::write(&token, "secret").unwrap();

@@ -1,4 +1,5 @@
-//! Carries out a plan of renames or moves. The first failure stops it, and what was done is undone.
+//! Applies a plan of renames or moves. The first failure stops it, and the steps already done are
+//! undone.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,11 +33,11 @@ pub(super) fn moves(
     Ok(())
 }
 
-/// Undoes the first `done` steps, last first, and says exactly how things stand.
+/// Undoes the first `done` steps, last first, and reports the state of every file.
 fn failure(scope: &Scope, directory: &Path, plan: &Plan, done: usize, err: &FileError) -> ToolError {
     let stopped_at = plan.steps.get(done).map(|step| shown(directory, &step.from)).unwrap_or_default();
     let mut text = format!("stopped at {stopped_at}: {err}");
-    // The call may be cancelled; going back must not be.
+    // The call may be cancelled, but the undo must finish.
     let go_on = AtomicBool::new(false);
     let mut stuck: Vec<(&Step, FileError)> = Vec::new();
     for step in plan.steps.iter().take(done).rev() {
@@ -63,7 +64,7 @@ fn failure(scope: &Scope, directory: &Path, plan: &Plan, done: usize, err: &File
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+#[expect(clippy::disallowed_methods, reason = "tests inspect the file system directly")]
 mod tests {
     use gantry_files::{Files, FilesOptions};
 
@@ -75,7 +76,7 @@ mod tests {
         found: FoundFiles,
     }
 
-    /// A folder with files that hold their own names.
+    /// A folder with files that contain their own names.
     fn world(names: &[&str]) -> World {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().canonicalize().unwrap();
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_half_way_undoes_what_was_done() {
+    fn failure_half_way_undoes_earlier_steps() {
         let world = world(&["a", "b", "c", "d", "taken"]);
         let before = world.content();
         let plan = world.plan(&[("a", "1"), ("b", "2"), ("c", "taken"), ("d", "4")]);
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_undone_is_named() {
+    fn steps_that_cannot_be_undone_are_listed() {
         let world = world(&["a", "1", "2", "c"]);
         let plan = world.plan(&[("a", "1"), ("b", "2"), ("c", "3")]);
         let error =
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_batch_changes_nothing() {
+    fn cancelled_batch_changes_nothing() {
         let world = world(&["a", "b"]);
         let plan = world.plan(&[("a", "1"), ("b", "2")]);
         let error = moves(&world.scope, &world.found, &plan, &AtomicBool::new(true)).unwrap_err().to_string();

@@ -1,19 +1,19 @@
-//! Patterns on file names, and new names made from what their wildcards matched.
+//! Patterns on file names, and new names built from the text that their wildcards matched.
 
 use gantry_tool::ToolError;
 use regex::{Regex, RegexBuilder};
 
-/// `$1` to `$9`.
+/// The highest reference is `$9`.
 const MAX_REFERENCES: usize = 9;
 
-/// A whole file name with `*` and `?`.
+/// `NamePattern` matches a whole file name with `*` and `?`.
 #[derive(Debug)]
 pub(super) struct NamePattern {
     regex: Regex,
     wildcards: usize,
 }
 
-/// A new name with `$0` to `$9`.
+/// `NameTemplate` is a new name with `$0` to `$9`.
 #[derive(Debug)]
 pub(super) struct NameTemplate {
     parts: Vec<Part>,
@@ -22,15 +22,15 @@ pub(super) struct NameTemplate {
 #[derive(Debug)]
 enum Part {
     Text(String),
-    /// 0 is the whole name.
+    /// A reference; 0 is the whole name.
     Match(usize),
 }
 
 impl NamePattern {
     pub(super) fn parse(pattern: &str) -> Result<NamePattern, ToolError> {
         if pattern.contains('/') {
-            return Err(ToolError::input(format!("pattern contains a slash: {pattern:?}"))
-                .with_hint("it is compared with file names only; name the directory in directory"));
+            return Err(ToolError::input(format!("pattern must not contain a slash: {pattern:?}"))
+                .with_hint("pattern is compared with file names only; put the path into directory"));
         }
         let mut source = String::from("^");
         let mut wildcards = 0;
@@ -46,7 +46,7 @@ impl NamePattern {
         let regex = RegexBuilder::new(&source)
             .dot_matches_new_line(true)
             .build()
-            .map_err(|err| ToolError::input(format!("pattern {pattern:?} cannot be used: {err}")))?;
+            .map_err(|err| ToolError::input(format!("invalid pattern {pattern:?}: {err}")))?;
         Ok(NamePattern { regex, wildcards })
     }
 
@@ -54,7 +54,7 @@ impl NamePattern {
         self.regex.is_match(name)
     }
 
-    /// The whole name, then what each wildcard matched.
+    /// Returns the whole name, then the match of each wildcard.
     pub(super) fn captures<'a>(&self, name: &'a str) -> Option<Vec<&'a str>> {
         let captures = self.regex.captures(name)?;
         Some(captures.iter().map(|part| part.map_or("", |part| part.as_str())).collect())
@@ -92,7 +92,8 @@ impl NameTemplate {
         Ok(NameTemplate { parts })
     }
 
-    /// The new name of a file whose name matched so. Not yet checked to be a name.
+    /// Returns the new name of a file with these captures. The caller checks that the name is
+    /// valid.
     pub(super) fn fill(&self, captures: &[&str]) -> String {
         let part = |part: &'_ Part| match part {
             Part::Text(text) => text.clone(),
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_whole_names_and_nothing_but_stars_and_question_marks_is_special() {
+    fn patterns_match_whole_names_and_only_stars_and_question_marks_are_special() {
         for (pattern, name, expected) in [
             ("*.txt", "notes.txt", Some(vec!["notes.txt", "notes"])),
             ("*.txt", ".txt", Some(vec![".txt", ""])),
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn references_to_nothing_and_slashes_are_refused() {
+    fn unknown_references_and_slashes_are_rejected() {
         let error = |pattern: &str, template: &str| {
             let pattern = NamePattern::parse(pattern).unwrap();
             NameTemplate::parse(template, &pattern).unwrap_err().to_string()
@@ -171,6 +172,11 @@ mod tests {
                 "{template}"
             );
         }
-        assert!(NamePattern::parse("a/*").unwrap_err().to_string().starts_with("pattern contains a slash"));
+        assert!(
+            NamePattern::parse("a/*")
+                .unwrap_err()
+                .to_string()
+                .starts_with("pattern must not contain a slash")
+        );
     }
 }

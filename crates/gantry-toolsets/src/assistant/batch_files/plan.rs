@@ -1,4 +1,4 @@
-//! The plan of a rename or a move: who goes where, with every target checked before anything is changed.
+//! The plan of a rename or move: the target of every file, each checked before anything changes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use crate::machine::file_error;
 
 /// The longest file name that common file systems take.
 const MAX_NAME_BYTES: usize = 255;
-/// So many problems are listed; more are counted.
+/// The most problems to list; more are counted.
 const MAX_PROBLEMS: usize = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// Files that already are where they should be.
+    /// Files that are already in place.
     pub(super) unchanged: usize,
-    /// A directory to be made first.
+    /// A directory to create first.
     pub(super) destination: Option<PathBuf>,
 }
 
-/// One file's way, in real absolute paths.
+/// One file's source and target, as real absolute paths.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) from: PathBuf,
@@ -59,7 +59,7 @@ pub(super) fn moves(scope: &Scope, found: &FoundFiles, destination: &Path) -> Re
 fn problem_with(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("is empty"),
-        "." | ".." => Some("is no file name"),
+        "." | ".." => Some("is not a file name"),
         name if name.contains('/') => Some("contains a slash"),
         name if name.contains('\0') => Some("contains a NUL character"),
         name if name.len() > MAX_NAME_BYTES => Some("is longer than 255 bytes"),
@@ -67,7 +67,7 @@ fn problem_with(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Gives every file its target and refuses them all if one cannot be used.
+/// Assigns every file its target, and rejects the whole plan if one target cannot be used.
 fn checked(
     scope: &Scope,
     found: &FoundFiles,

@@ -1,4 +1,4 @@
-//! What `batch_files` says about its work.
+//! The result texts of `batch_files`.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use gantry_files::FoundFiles;
 
 use super::plan::Plan;
 
-/// `Renamed 2 files in /dir:`, the files, and what was left alone.
+/// Returns `Renamed 2 files in /dir:`, the files, and the number of skipped ones.
 pub(super) fn moves(verb: &str, found: &FoundFiles, plan: &Plan) -> String {
     let count = files(plan.steps.len());
     let mut text = match &plan.destination {
@@ -29,10 +29,10 @@ pub(super) fn moves(verb: &str, found: &FoundFiles, plan: &Plan) -> String {
     text
 }
 
-/// How many of something were left alone, and its name for one and for many.
+/// A count of skipped entries, and their singular and plural name.
 pub(super) type Count<'a> = (usize, &'a str, &'a str);
 
-/// A last line about everything that matched, or could have, and was not touched; empty if there is nothing.
+/// Returns a last line that counts the skipped entries; empty if there are none.
 pub(super) fn left_out(found: &FoundFiles, more: &[Count<'_>]) -> String {
     let kinds = [
         (found.links, "symbolic link", "symbolic links"),
@@ -52,7 +52,7 @@ pub(super) fn files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
-/// A path as seen from the directory, or whole when it lies elsewhere.
+/// Returns a path relative to the directory, or the whole path if it lies elsewhere.
 pub(super) fn shown(directory: &Path, path: &Path) -> String {
     path.strip_prefix(directory).unwrap_or(path).display().to_string()
 }

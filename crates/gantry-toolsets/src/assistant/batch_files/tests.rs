@@ -1,4 +1,4 @@
-//! The whole tool through the gate, by its effects on a folder and its words.
+//! Tests of the whole tool through the gate: its effects on a folder and its result texts.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -53,7 +53,7 @@ fn names(bench: &Bench) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn rename_substitutes_what_the_wildcards_matched_in_every_subdirectory() {
+async fn rename_substitutes_wildcard_matches_in_every_subdirectory() {
     let bench = bench(&[("a-1.txt", "a"), ("sub/b-2.txt", "b"), ("sub/c.rs", "c"), (".git/d-3.txt", "d")]);
     let input = json!({"pattern": "*-?.txt", "operation": "rename", "rename_to": "$2_$1.md"});
     let mut dry = input.clone();
@@ -69,7 +69,7 @@ async fn rename_substitutes_what_the_wildcards_matched_in_every_subdirectory() {
 }
 
 #[tokio::test]
-async fn a_relative_directory_starts_at_the_workspace() {
+async fn relative_directory_starts_at_the_workspace() {
     let bench = bench(&[("sub/a.txt", "a"), ("b.txt", "b")]);
     let input = json!({"pattern": "*.txt", "directory": "sub", "operation": "rename", "rename_to": "$1-$$"});
     assert_eq!(call(&bench, input).await, Ok("Renamed 1 file in WS/sub:\n  a.txt -> a-$".into()));
@@ -77,7 +77,7 @@ async fn a_relative_directory_starts_at_the_workspace() {
 }
 
 #[tokio::test]
-async fn a_rename_that_cannot_be_done_as_a_whole_changes_nothing() {
+async fn rename_with_one_bad_target_changes_nothing() {
     let bench = bench(&[("a.txt", "a"), ("b.txt", "b"), ("b.md", "old"), ("sub/c.txt", "c"), ("d.txt", "d")]);
     symlink("nowhere", bench.workspace().join("d.md")).unwrap();
     let before = tree(&bench);
@@ -91,7 +91,7 @@ async fn a_rename_that_cannot_be_done_as_a_whole_changes_nothing() {
         ),
         ("a.txt", "b.txt", "\n  a.txt: WS/b.txt already exists"),
         ("a.*", "../$1", "\n  a.txt: the new name \"../txt\" contains a slash"),
-        ("a.*", "..", "\n  a.txt: the new name \"..\" is no file name"),
+        ("a.*", "..", "\n  a.txt: the new name \"..\" is not a file name"),
         ("a.*", "", "\n  a.txt: the new name \"\" is empty"),
         ("a.*", "x\0", "\n  a.txt: the new name \"x\\0\" contains a NUL character"),
         ("a.*", "sub", "\n  a.txt: WS/sub already exists"),
@@ -108,7 +108,7 @@ async fn a_rename_that_cannot_be_done_as_a_whole_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_name_that_stays_is_no_change() {
+async fn unchanged_name_is_counted_as_in_place() {
     let bench = bench(&[("a.txt", "a"), ("b.TXT", "b")]);
     let input = json!({"pattern": "*.*", "operation": "rename", "rename_to": "$1.txt"});
     let expected = "Renamed 1 file in WS:\n  b.TXT -> b.txt\nAlready in place: 1 file";
@@ -116,7 +116,7 @@ async fn a_name_that_stays_is_no_change() {
 }
 
 #[tokio::test]
-async fn move_makes_the_destination_and_keeps_the_names() {
+async fn move_creates_the_destination_and_keeps_names() {
     let bench = bench(&[("a.txt", "a"), ("sub/b.txt", "b"), ("all/here/c.txt", "c"), ("d.rs", "d")]);
     let destination = bench.workspace().join("all/here");
     let input = json!({"pattern": "*.txt", "operation": "move", "destination": destination});
@@ -133,7 +133,7 @@ async fn move_makes_the_destination_and_keeps_the_names() {
 }
 
 #[tokio::test]
-async fn a_move_never_overwrites_and_never_makes_two_files_one() {
+async fn move_never_overwrites_and_rejects_colliding_targets() {
     let bench =
         bench(&[("one/a.txt", "1"), ("two/a.txt", "2"), ("to/b.txt", "old"), ("b.txt", "new"), ("file", "")]);
     let before = tree(&bench);
@@ -150,7 +150,7 @@ async fn a_move_never_overwrites_and_never_makes_two_files_one() {
 }
 
 #[tokio::test]
-async fn a_move_works_across_devices_both_ways() {
+async fn move_works_across_devices_both_ways() {
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
     let device = |path: &Path| std::os::unix::fs::MetadataExt::dev(&path.metadata().unwrap());
     let bench = bench(&[("a.sh", "run"), ("b.sh", "walk")]);
@@ -198,7 +198,7 @@ async fn line_breaks_match_either_ending_and_take_the_files_own() {
 }
 
 #[tokio::test]
-async fn a_dry_transform_shows_a_diff_that_patch_accepts() {
+async fn dry_transform_returns_a_diff_that_patch_accepts() {
     let bench = bench(&[("a.txt", "one\ntwo\nthree\n"), ("sub/b.txt", "two")]);
     let input =
         json!({"pattern": "*.txt", "operation": "transform", "find": "two", "replace": "2", "dry_run": true});
@@ -220,14 +220,14 @@ async fn a_dry_transform_shows_a_diff_that_patch_accepts() {
 }
 
 #[tokio::test]
-async fn differences_beyond_a_mebibyte_are_counted() {
+async fn diffs_over_a_mebibyte_are_left_out_and_counted() {
     let bench = bench(&[]);
     for number in 0..3 {
         bench.write(&format!("{number}.txt"), "a long line of text here\n".repeat(9_000));
     }
     let input = json!({"pattern": "*.txt", "operation": "transform", "find": "text", "replace": "words", "dry_run": true});
     let answer = call(&bench, input).await.unwrap();
-    let note = "\n(the differences of 1 file are left out: together they are over 1 MiB)";
+    let note = "\n(the diffs of 1 file are left out: together they exceed 1 MiB)";
     assert!(
         answer.len() < 1_100_000 && answer.ends_with(note),
         "{} {}",
@@ -237,7 +237,7 @@ async fn differences_beyond_a_mebibyte_are_counted() {
 }
 
 #[tokio::test]
-async fn transform_skips_large_and_binary_files_and_links_and_says_so() {
+async fn transform_skips_and_counts_large_files_binary_files_and_links() {
     let bench = bench(&[("ok", "needle")]);
     let limit = 10 * 1024 * 1024;
     bench.write("exact", format!("needle{}", "x".repeat(limit - 6)));
@@ -254,7 +254,7 @@ async fn transform_skips_large_and_binary_files_and_links_and_says_so() {
 }
 
 #[tokio::test]
-async fn missing_and_foreign_fields_are_said_all_at_once() {
+async fn missing_and_unexpected_fields_are_all_reported() {
     let bench = bench(&[("a.txt", "a")]);
     for (fields, expected) in [
         (json!({"operation": "rename"}), "rename needs rename_to"),
@@ -265,9 +265,9 @@ async fn missing_and_foreign_fields_are_said_all_at_once() {
             json!({"operation": "rename", "destination": "x", "find": "y"}),
             "rename needs rename_to; rename does not take destination; rename does not take find",
         ),
-        (json!({"operation": "transform", "find": "", "replace": "a"}), "find is empty"),
-        (json!({"operation": "transform", "find": "a", "replace": "a"}), "find and replace are equal"),
-        (json!({"operation": "move", "destination": ""}), "destination is empty"),
+        (json!({"operation": "transform", "find": "", "replace": "a"}), "find must not be empty"),
+        (json!({"operation": "transform", "find": "a", "replace": "a"}), "find and replace must differ"),
+        (json!({"operation": "move", "destination": ""}), "destination must not be empty"),
         (
             json!({"operation": "rename", "rename_to": "$2"}),
             "rename_to uses $2, but pattern has only 1 wildcard",
@@ -294,7 +294,7 @@ async fn missing_and_foreign_fields_are_said_all_at_once() {
 }
 
 #[tokio::test]
-async fn depth_ten_is_reached_and_eleven_is_said() {
+async fn directories_below_level_ten_are_skipped_and_counted() {
     let bench = bench(&[("1/2/3/4/5/6/7/8/9/10/in", ""), ("1/2/3/4/5/6/7/8/9/10/11/out", "")]);
     let input = json!({"pattern": "*", "operation": "rename", "rename_to": "$1-new"});
     let expected = "Renamed 1 file in WS:\n  1/2/3/4/5/6/7/8/9/10/in -> 1/2/3/4/5/6/7/8/9/10/in-new\nSkipped: 1 directory more than 10 levels down";
@@ -302,7 +302,7 @@ async fn depth_ten_is_reached_and_eleven_is_said() {
 }
 
 #[tokio::test]
-async fn ten_thousand_files_are_taken_and_one_more_refuses_all() {
+async fn more_than_ten_thousand_matches_are_rejected() {
     let bench = bench(&[]);
     for number in 0..10_000 {
         std::fs::write(bench.workspace().join(format!("{number:05}.a")), "").unwrap();
@@ -312,12 +312,13 @@ async fn ten_thousand_files_are_taken_and_one_more_refuses_all() {
         call(&bench, input(true)).await.unwrap().starts_with("Would rename (dry run) 10000 files in WS:\n")
     );
     bench.write("one-more.a", "");
-    let expected = "too many files in WS: nothing was changed (at most 10000 may match, among at most 200000; narrow pattern or directory)";
+    let expected = "too many files in WS; nothing was changed (at most 10000 may match, among at most 200000; narrow pattern or directory)";
     assert_eq!(call(&bench, input(false)).await, Err(expected.into()));
     assert!(bench.workspace().join("00000.a").exists());
 }
 
-/// What `find` says of three files, two of which match, and a directory with one more; and how far it looked.
+/// Runs `find` on three files, two of which match, and a directory with one more. Also returns how
+/// many entries it visited.
 fn found(limits: Limits, stop: bool) -> (Result<usize, String>, usize) {
     let bench = bench(&[("1.a", ""), ("2.a", ""), ("3.b", ""), ("dir/4.b", "")]);
     let scope = Files::new(FilesOptions::default()).unwrap().free(&bench.workspace()).unwrap();
@@ -332,7 +333,7 @@ fn found(limits: Limits, stop: bool) -> (Result<usize, String>, usize) {
 }
 
 #[test]
-fn a_walk_looks_no_further_than_its_limits_allow_and_can_be_stopped() {
+fn walk_stops_at_its_limits_and_when_cancelled() {
     for limits in [LIMITS, Limits { files: 2, looked_at: 5 }] {
         assert_eq!(found(limits, false), (Ok(2), 5));
     }
@@ -350,7 +351,7 @@ fn a_walk_looks_no_further_than_its_limits_allow_and_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn the_data_directory_is_neither_worked_in_nor_moved_to() {
+async fn data_directory_is_neither_a_source_nor_a_destination() {
     let bench = bench(&[("a.txt", "one")]);
     std::fs::write(bench.data().join("token.txt"), "one").unwrap();
     symlink(bench.data(), bench.workspace().join("link")).unwrap();
@@ -370,7 +371,7 @@ async fn the_data_directory_is_neither_worked_in_nor_moved_to() {
             assert!(call(&bench, input.clone()).await.unwrap_err().contains("\"denied\""), "{input}");
         }
     }
-    // From above, the walk goes around it.
+    // From above, the walk skips the data directory.
     let above = bench.folder.path().canonicalize().unwrap();
     let input = json!({"pattern": "*.txt", "directory": above, "operation": "transform", "find": "one", "replace": "two"});
     call(&bench, input).await.unwrap();
@@ -406,7 +407,7 @@ async fn agents_need_approval_when_a_file_or_a_new_name_is_sensitive() {
 }
 
 #[tokio::test]
-async fn a_dry_run_writes_nowhere() {
+async fn dry_run_declares_no_writes() {
     use gantry_tool::Access;
     let bench = bench(&[("a.txt", "one")]);
     for (dry, access) in [(true, Access::Read), (false, Access::Write)] {
@@ -415,7 +416,8 @@ async fn a_dry_run_writes_nowhere() {
             "dry_run": dry,
         });
         let touches = bench.gate.touches(&bench.operator_call(), "batch_files", &input).await;
-        // Only where the walk begins: the agent driver asks for this in addition to policy, and does not pay for a second walk.
+        // Only the directory is declared here: the agent driver asks for it in addition to policy,
+        // and a second walk would be slow.
         assert_eq!(touches.len(), 1, "{touches:?}");
         assert!(touches.iter().all(|touch| touch.access == access), "{touches:?}");
     }

@@ -1,4 +1,5 @@
-//! Literal find and replace in many files. Every file is read and judged before the first one is written.
+//! Literal find and replace in many files. Every file is read and checked before the first one is
+//! written.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use gantry_tool::ToolError;
 use super::report::{files, left_out, shown};
 
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
-/// A dry run shows differences up to this much, then only names.
+/// A dry run shows diffs up to this size in all, then only file names.
 const MAX_DIFF_BYTES: usize = 1024 * 1024;
 const CONTEXT_LINES: usize = 3;
 
@@ -20,16 +21,16 @@ pub(super) struct Texts<'a> {
     pub(super) replace: &'a str,
 }
 
-/// What the first look at the files found.
+/// `Examined` is the result of reading all files before the first change.
 #[derive(Default)]
-struct Judged {
+struct Examined {
     changes: Vec<Change>,
     unchanged: usize,
     large: usize,
     binary: usize,
-    /// Differences, for a dry run.
+    /// Diffs, for a dry run.
     diffs: String,
-    /// Changes whose differences are not in `diffs`.
+    /// The number of changes whose diffs are not in `diffs`.
     diffs_left_out: usize,
 }
 
@@ -45,21 +46,21 @@ pub(super) fn run(
     dry_run: bool,
     cancelled: &AtomicBool,
 ) -> Result<String, ToolError> {
-    let judged = judge(scope, found, texts, dry_run, cancelled)?;
+    let examined = examine(scope, found, texts, dry_run, cancelled)?;
     if !dry_run {
-        apply(scope, found, texts, &judged.changes, cancelled)?;
+        apply(scope, found, texts, &examined.changes, cancelled)?;
     }
-    Ok(report(found, &judged, dry_run))
+    Ok(report(found, &examined, dry_run))
 }
 
-fn judge(
+fn examine(
     scope: &Scope,
     found: &FoundFiles,
     texts: &Texts<'_>,
     dry_run: bool,
     cancelled: &AtomicBool,
-) -> Result<Judged, ToolError> {
-    let mut judged = Judged::default();
+) -> Result<Examined, ToolError> {
+    let mut examined = Examined::default();
     for file in &found.files {
         if cancelled.load(Ordering::Relaxed) {
             return Err(ToolError::Cancelled);
@@ -68,30 +69,30 @@ fn judge(
         let bytes = match read {
             Ok(bytes) => bytes,
             Err(FileError::TooLarge { .. }) => {
-                judged.large += 1;
+                examined.large += 1;
                 continue;
             }
             Err(err) => return Err(ToolError::failed(format!("nothing was changed: {err}"))),
         };
         let Ok(old) = decode(&bytes) else {
-            judged.binary += 1;
+            examined.binary += 1;
             continue;
         };
         let Some((replacements, new)) = replaced(&bytes, &old.text, texts)? else {
-            judged.unchanged += 1;
+            examined.unchanged += 1;
             continue;
         };
         if dry_run {
             let new = decode(&new).map_err(|err| ToolError::internal(err.to_string()))?;
             let path = shown(&found.directory, &file.path);
-            judged.add_diff(&diff::unified(&old.text, &new.text, &path, CONTEXT_LINES));
+            examined.add_diff(&diff::unified(&old.text, &new.text, &path, CONTEXT_LINES));
         }
-        judged.changes.push(Change { path: file.path.clone(), replacements });
+        examined.changes.push(Change { path: file.path.clone(), replacements });
     }
-    Ok(judged)
+    Ok(examined)
 }
 
-impl Judged {
+impl Examined {
     fn add_diff(&mut self, diff: &str) {
         if self.diffs_left_out > 0 || self.diffs.len() + diff.len() > MAX_DIFF_BYTES {
             self.diffs_left_out += 1;
@@ -101,7 +102,8 @@ impl Judged {
     }
 }
 
-/// How often the text stands in a file and what the file becomes; `None` when it does not.
+/// Returns the number of replacements in a file and its new content; `None` if the text does not
+/// occur.
 fn replaced(bytes: &[u8], text: &str, texts: &Texts<'_>) -> Result<Option<(usize, Vec<u8>)>, ToolError> {
     if !contains(text, texts.find) {
         return Ok(None);
@@ -113,7 +115,8 @@ fn replaced(bytes: &[u8], text: &str, texts: &Texts<'_>) -> Result<Option<(usize
     }
 }
 
-/// Whether an edit would find the text. Asked first, since an edit that finds nothing looks for what is close.
+/// Whether an edit would find the text. Checked first, because an edit that finds nothing searches
+/// for similar text.
 fn contains(text: &str, find: &str) -> bool {
     let plain = |text| with_ending(text, Some(Ending::Lf));
     if find.contains(['\n', '\r']) { plain(text).contains(&*plain(find)) } else { text.contains(find) }
@@ -159,45 +162,45 @@ fn failure(found: &FoundFiles, changes: &[Change], done: usize, problem: &str) -
     ToolError::failed(text)
 }
 
-fn report(found: &FoundFiles, judged: &Judged, dry_run: bool) -> String {
-    let total: usize = judged.changes.iter().map(|change| change.replacements).sum();
+fn report(found: &FoundFiles, examined: &Examined, dry_run: bool) -> String {
+    let total: usize = examined.changes.iter().map(|change| change.replacements).sum();
     let verb = if dry_run { "Would change (dry run)" } else { "Changed" };
     let times = if total == 1 { "1 replacement".to_owned() } else { format!("{total} replacements") };
     let directory = found.directory.display();
-    let mut text = format!("{verb} {} in {directory} ({times})", files(judged.changes.len()));
-    if !judged.changes.is_empty() {
+    let mut text = format!("{verb} {} in {directory} ({times})", files(examined.changes.len()));
+    if !examined.changes.is_empty() {
         text.push(':');
     }
-    for change in &judged.changes {
+    for change in &examined.changes {
         text.push_str(&format!("\n  {}: {}", shown(&found.directory, &change.path), change.replacements));
     }
-    if judged.unchanged > 0 {
-        text.push_str(&format!("\nWithout the text: {}", files(judged.unchanged)));
+    if examined.unchanged > 0 {
+        text.push_str(&format!("\nWithout the text: {}", files(examined.unchanged)));
     }
     let skipped = [
-        (judged.large, "file over 10 MB", "files over 10 MB"),
-        (judged.binary, "binary file", "binary files"),
+        (examined.large, "file over 10 MB", "files over 10 MB"),
+        (examined.binary, "binary file", "binary files"),
     ];
     text.push_str(&left_out(found, &skipped));
-    if !judged.diffs.is_empty() {
-        text.push_str(&format!("\n\n{}", judged.diffs));
+    if !examined.diffs.is_empty() {
+        text.push_str(&format!("\n\n{}", examined.diffs));
     }
-    if judged.diffs_left_out > 0 {
-        let count = files(judged.diffs_left_out);
-        text.push_str(&format!("\n(the differences of {count} are left out: together they are over 1 MiB)"));
+    if examined.diffs_left_out > 0 {
+        let count = files(examined.diffs_left_out);
+        text.push_str(&format!("\n(the diffs of {count} are left out: together they exceed 1 MiB)"));
     }
     text
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+#[expect(clippy::disallowed_methods, reason = "tests inspect the file system directly")]
 mod tests {
     use gantry_files::{Files, FilesOptions};
 
     use super::*;
 
     #[test]
-    fn a_failure_half_way_says_which_files_are_changed_and_which_are_not() {
+    fn failure_half_way_lists_changed_and_unchanged_files() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().canonicalize().unwrap();
         for name in ["a", "c"] {

@@ -1,10 +1,10 @@
-//! What came back, as text: status line, headers without credentials, body.
+//! Renders a response as text: status line, headers without credentials, body.
 
 use gantry_apis::Profile;
 use gantry_net::{HeaderMap, HeaderName, Method, NetError, Response, header};
 use gantry_tool::{Masker, ToolError};
 
-use super::used::{Used, mask_all};
+use super::sent_credentials::{SentCredentials, mask_all};
 use super::{is_credential_name, net_error};
 use crate::Ctx;
 use crate::blocking::blocking;
@@ -20,7 +20,7 @@ pub(super) async fn show(
     method: &Method,
     response: Response,
     not_followed: Option<String>,
-    used: Used,
+    used: SentCredentials,
     profile: Option<&Profile>,
 ) -> Result<String, ToolError> {
     let Response { status, version, headers, url, hops, body } = response;
@@ -36,7 +36,7 @@ pub(super) async fn show(
     notes.extend(not_followed.map(|why| format!("the redirect was not followed: {why}")));
     if let (401 | 403, Some(profile)) = (status.as_u16(), profile) {
         notes.push(format!(
-            "the API profile \"{}\" added its credentials, and they were not accepted",
+            "the API profile \"{}\" added its credentials, and the server rejected them",
             profile.id
         ));
     }
@@ -56,7 +56,7 @@ pub(super) async fn show(
         text.push_str(&shown);
         notes.extend(note);
         notes.extend(
-            broken.map(|err| format!("the body ends here: {err}; the request was sent and answered")),
+            broken.map(|err| format!("the body is incomplete: {err}; the request was sent and answered")),
         );
     }
     for note in notes {
@@ -70,7 +70,7 @@ fn is_over(deadline: std::time::Instant) -> bool {
     deadline <= std::time::Instant::now()
 }
 
-fn shown_headers(headers: &HeaderMap, used: &Used, masker: &Masker) -> String {
+fn shown_headers(headers: &HeaderMap, used: &SentCredentials, masker: &Masker) -> String {
     let mut text = String::new();
     for (name, value) in headers.iter().take(MAX_SHOWN_HEADERS) {
         let hidden = is_credential_name(name)
@@ -80,7 +80,7 @@ fn shown_headers(headers: &HeaderMap, used: &Used, masker: &Masker) -> String {
         let value = match hidden {
             true => "[redacted]".to_owned(),
             false => {
-                // Masked before it is cut: half a credential is one too.
+                // Masking comes before truncation, which could leave part of a credential.
                 let value = mask_all(used, masker, String::from_utf8_lossy(value.as_bytes()).into_owned());
                 let value = if is_address(name) { redacted_address(&value) } else { value };
                 let cut = if value.chars().count() > MAX_SHOWN_VALUE { "…" } else { "" };
@@ -95,12 +95,12 @@ fn shown_headers(headers: &HeaderMap, used: &Used, masker: &Masker) -> String {
     text
 }
 
-/// Headers whose value is an address, or holds some.
+/// Headers whose value is an address or contains addresses.
 fn is_address(name: &HeaderName) -> bool {
     matches!(name.as_str(), "location" | "content-location" | "link" | "refresh")
 }
 
-/// An address with the values of its secret parameters left out, in query and fragment.
+/// Redacts the values of secret parameters in an address, in query and fragment.
 fn redacted_address(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secret_parameters_of_addresses_are_left_out() {
+    fn secret_parameters_of_addresses_are_redacted() {
         for (text, expected) in [
             (
                 "/a?b=c&access_token=x#id_token=y&z=1",

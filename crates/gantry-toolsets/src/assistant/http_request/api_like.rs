@@ -1,11 +1,11 @@
-//! Whether a request looks like one to an API, so that it should have a profile.
+//! Decides whether a request looks like an API call, which should have a profile.
 
 use gantry_apis::path_words;
 use gantry_net::Url;
 
 use super::plan::{Content, Planned};
 
-/// What makes it look so; `None` for a page or a file.
+/// Returns the reason why it looks like an API call; `None` for a page or a file.
 pub(super) fn why(url: &Url, plan: &Planned) -> Option<String> {
     if let Some(why) = why_by_address(url) {
         return Some(why);
@@ -19,13 +19,13 @@ pub(super) fn why(url: &Url, plan: &Planned) -> Option<String> {
     json.map(|(name, _)| format!("its {name} header names JSON"))
 }
 
-/// As far as its address says.
+/// Decides by the address alone.
 pub(super) fn why_by_address(url: &Url) -> Option<String> {
     if url.host_str().is_some_and(|host| host.starts_with("api.")) {
-        return Some("its host begins with api.".into());
+        return Some("its host starts with api.".into());
     }
     let segment = path_words(url).into_iter().find(|segment| is_api_segment(segment))?;
-    Some(format!("its path holds /{segment}/"))
+    Some(format!("its path contains /{segment}/"))
 }
 
 /// `api`, `graphql`, or a version such as `v1`, `v2.1`, `v1beta3`.
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_apis_from_pages() {
+    fn apis_are_distinguished_from_pages() {
         let looks = |url: &str| {
             let plan = Planned {
                 method: None,

@@ -1,4 +1,5 @@
-//! Which API profile a request goes by, at its first address and at each one that it is redirected to; and its limits.
+//! Finds the API profile that covers a request, at its first address and at each redirect, and
+//! applies its limits.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ fn apis(ctx: &Ctx) -> Option<&Apis> {
     ctx.state.web().apis.as_ref()
 }
 
-/// The profile of a request, or why there has to be one.
+/// Returns the profile that covers a request, or an error if the request needs one.
 pub(super) fn covering_profile(
     ctx: &Ctx,
     url: &Url,
@@ -30,7 +31,8 @@ pub(super) fn covering_profile(
     }
 }
 
-/// Whether a request that went by `profile` may go on to `url`; and whether it still goes by it there.
+/// Decides whether a request under `profile` may be redirected to `url`, and whether the profile
+/// still covers it there.
 pub(super) fn follows(ctx: &Ctx, profile: Option<&Profile>, url: &Url) -> Result<Followed, ToolError> {
     let covering = match look_up(ctx, url, api_like::why_by_address)? {
         Ok(covering) => covering,
@@ -38,16 +40,17 @@ pub(super) fn follows(ctx: &Ctx, profile: Option<&Profile>, url: &Url) -> Result
     };
     Ok(match (profile, covering) {
         (Some(profile), Some(covering)) if profile.id == covering.id => Followed::Within(covering),
-        (_, Some(covering)) => {
-            Followed::No(format!("the API profile \"{}\" covers that; request it by itself", covering.id))
-        }
+        (_, Some(covering)) => Followed::No(format!(
+            "the API profile \"{}\" covers that address; request it separately",
+            covering.id
+        )),
         (_, None) => Followed::Outside,
     })
 }
 
 pub(super) enum Followed {
     Within(Arc<Profile>),
-    /// No profile is needed there, and none of its credentials may go there.
+    /// No profile is needed there, and the credentials must not go there.
     Outside,
     No(String),
 }
@@ -62,22 +65,22 @@ fn look_up(
     let message = match covering {
         Covering::Profile(profile) => return Ok(Ok(Some(profile))),
         Covering::Broken(broken) => format!(
-            "the API profile \"{}\" covers it and cannot be used: {}; mend it with api_setup, or delete it",
+            "the API profile \"{}\" covers it and is invalid: {}; fix it with api_setup, or delete it",
             broken.id,
-            listed(&broken)
+            problems_text(&broken)
         ),
         Covering::Twice(ids) => format!(
-            "the API profiles {} have the same base_url, so which of them covers it cannot be told; delete all but one",
+            "the API profiles {} have the same base_url, so none of them can be chosen; delete all but one",
             ids.join(", ")
         ),
         Covering::Unclear { id } => format!(
-            "its path holds dots, encoded or before a ;, that servers read in different ways, and the API profile \"{id}\" is for that \
-             host; write the path out"
+            "its path contains dots, encoded or before a ;, that servers interpret differently, and the API profile \"{id}\" is for that \
+             host; write the path without them"
         ),
         Covering::Hidden(broken) => format!(
-            "no API profile covers it, and what {}.json covers cannot be told: {}; mend it with api_setup, or delete it",
+            "no valid API profile covers it, and {}.json is invalid: {}; fix it with api_setup, or delete it",
             broken.id,
-            listed(&broken)
+            problems_text(&broken)
         ),
         Covering::OtherScheme(profile) => {
             format!("the API profile \"{}\" is for {}; use that", profile.id, profile.base_url)
@@ -88,7 +91,7 @@ fn look_up(
             Some(why) => {
                 let origin = url.origin().ascii_serialization();
                 format!(
-                    "no API profile covers it, and it looks like an API: {why}. Make one first: api_setup with action \
+                    "no API profile covers it, and it looks like an API: {why}. Create one first: api_setup with action \
                      create and a profile whose base_url is {origin}/… with auth, endpoints, guidelines and avoid; or \
                      the operator runs `gantry apis add FILE`"
                 )
@@ -98,7 +101,7 @@ fn look_up(
     Ok(Err(message))
 }
 
-fn listed(broken: &BrokenProfile) -> String {
+fn problems_text(broken: &BrokenProfile) -> String {
     broken.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -110,8 +113,8 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// It was never sent.
-    pub(super) fn take_back(&self, ctx: &Ctx) -> Result<(), ToolError> {
+    /// Reverts the count of a request that was never sent.
+    pub(super) fn refund(&self, ctx: &Ctx) -> Result<(), ToolError> {
         match apis(ctx) {
             Some(apis) => {
                 apis.uncount_request(&self.profile, self.at).map_err(|err| ToolError::failed(err.to_string()))
@@ -121,13 +124,13 @@ impl Counted {
     }
 }
 
-/// Counts a request, or says which limit of its profile is reached and when there is room.
-pub(super) fn count(ctx: &Ctx, profile: &Arc<Profile>) -> Result<Result<Counted, Full>, ToolError> {
+/// Counts a request, or returns which limit of its profile is reached and when to retry.
+pub(super) fn count(ctx: &Ctx, profile: &Arc<Profile>) -> Result<Result<Counted, LimitReached>, ToolError> {
     let at = jiff::Timestamp::now().as_millisecond();
     let counted = Counted { profile: profile.clone(), at };
     let Some(apis) = apis(ctx) else { return Ok(Ok(counted)) };
     let taken = apis.count_request(profile, at).map_err(|err| ToolError::failed(err.to_string()))?;
-    Ok(taken.map(|()| counted).map_err(|full| Full {
+    Ok(taken.map(|()| counted).map_err(|full| LimitReached {
         text: format!(
             "the API profile \"{}\" allows {} request{} {} {}",
             profile.id,
@@ -136,11 +139,11 @@ pub(super) fn count(ctx: &Ctx, profile: &Arc<Profile>) -> Result<Result<Counted,
             if full.window == "hour" { "an" } else { "a" },
             full.window
         ),
-        hint: format!("try again in {} s", full.wait_ms.max(1).cast_unsigned().div_ceil(1_000)),
+        hint: format!("retry in {} s", full.wait_ms.max(1).cast_unsigned().div_ceil(1_000)),
     }))
 }
 
-pub(super) struct Full {
+pub(super) struct LimitReached {
     pub(super) text: String,
     pub(super) hint: String,
 }

@@ -1,4 +1,5 @@
-//! Secrets put in the place of their names, at the last moment: for the right host, and where nobody can listen.
+//! Replaces secret names by their values just before sending: only for the hosts of a secret, and
+//! only over TLS.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,26 +16,26 @@ use serde_json::Value;
 use super::form;
 use super::oauth2::WantedToken;
 use super::plan::{Content, Planned, holds_credential};
-use super::used::Used;
+use super::sent_credentials::SentCredentials;
 use crate::{Ctx, Web};
 
-/// What goes out with a request and is never shown.
+/// The credentials of a request. They are sent and never shown.
 #[derive(Debug)]
 pub(super) struct Credentials {
     pub(super) secret_headers: HeaderMap,
-    /// With the profile's parameter, where it has one.
+    /// The URL, with the profile's query parameter if it has one.
     pub(super) url: Url,
-    /// That parameter, for a redirect that stays with the profile.
+    /// That parameter, for redirects that the profile covers.
     pub(super) parameter: Option<Parameter>,
     pub(super) body: Vec<u8>,
-    /// The body holds a secret.
+    /// Whether the body contains a secret.
     pub(super) in_body: bool,
-    /// To be fetched first.
+    /// An access token to fetch first.
     pub(super) token: Option<WantedToken>,
-    pub(super) used: Used,
+    pub(super) used: SentCredentials,
 }
 
-/// A credential in the query: name and value.
+/// A credential in the query: its name and value.
 #[derive(Clone)]
 pub(super) struct Parameter(String, String);
 
@@ -43,7 +44,7 @@ impl Parameter {
         url.query_pairs_mut().append_pair(&self.0, &self.1);
     }
 
-    /// Adds it to where a redirect leads, unless it stands there already.
+    /// Adds the parameter to the target of a redirect, unless it has the parameter already.
     pub(super) fn add_again(&self, url: &mut Url) {
         if !url.query_pairs().any(|(name, _)| name == self.0.as_str()) {
             self.add_to(url);
@@ -57,7 +58,7 @@ impl std::fmt::Debug for Parameter {
     }
 }
 
-/// The credentials of a request; `None` where a problem says why not.
+/// Returns the credentials of a request, or `None` if a problem prevents it.
 pub(super) fn resolve(
     ctx: &Ctx,
     plan: &Planned,
@@ -65,8 +66,13 @@ pub(super) fn resolve(
     problems: &mut Vec<Violation>,
 ) -> Option<Credentials> {
     let mut url = plan.url.clone()?;
-    let mut resolver =
-        Resolver { web: ctx.state.web(), stored: None, used: Used::default(), parameter: None, problems };
+    let mut resolver = Resolver {
+        web: ctx.state.web(),
+        stored: None,
+        used: SentCredentials::default(),
+        parameter: None,
+        problems,
+    };
     let mut secret_headers = HeaderMap::new();
     for (name, value) in plan.headers.iter().filter(|(name, value)| holds_credential(name, value)) {
         let place = plan.place(name);
@@ -85,11 +91,16 @@ pub(super) fn resolve(
     Some(Credentials { secret_headers, url, parameter, body, in_body, token, used })
 }
 
-/// What is still to be stored before a profile's requests can be sent.
+/// Lists the secrets that must be stored before a profile's requests can be sent.
 pub fn missing_secrets(web: &Web, profile: &Profile) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut resolver =
-        Resolver { web, stored: None, used: Used::default(), parameter: None, problems: &mut problems };
+    let mut resolver = Resolver {
+        web,
+        stored: None,
+        used: SentCredentials::default(),
+        parameter: None,
+        problems: &mut problems,
+    };
     let plan = Planned {
         method: None,
         url: None,
@@ -104,16 +115,16 @@ pub fn missing_secrets(web: &Web, profile: &Profile) -> Vec<String> {
 
 struct Resolver<'a> {
     web: &'a Web,
-    /// Read when the first name is met.
+    /// Loaded when the first name is resolved.
     stored: Option<Arc<BTreeMap<String, Secret>>>,
-    used: Used,
-    /// What the profile adds to the query.
+    used: SentCredentials,
+    /// The query parameter of the profile.
     parameter: Option<Parameter>,
     problems: &'a mut Vec<Violation>,
 }
 
 impl Resolver<'_> {
-    /// What the profile adds to every request, in place of the caller.
+    /// Adds the profile's credentials to a request.
     fn profile(
         &mut self,
         plan: &Planned,
@@ -128,8 +139,7 @@ impl Resolver<'_> {
             Auth::Basic { .. } | Auth::Bearer { .. } | Auth::OAuth2 { .. } => Some(header::AUTHORIZATION),
         };
         if let Some(own) = own.as_ref().filter(|own| plan.headers.iter().any(|(name, _)| name == *own)) {
-            let message =
-                format!("the API profile \"{}\" adds this header by itself; leave it out", profile.id);
+            let message = format!("the API profile \"{}\" adds this header; leave it out", profile.id);
             self.problem(&plan.place(own), message);
             return None;
         }
@@ -165,7 +175,8 @@ impl Resolver<'_> {
                 self.parameter = Some(parameter);
             }
             Auth::OAuth2 { token_url, client_id, client_secret, scope, style } => {
-                // What the secret buys goes to the API: it has to be meant for that host, too.
+                // The access token goes to the API, so the client secret must be stored for that
+                // host, too.
                 self.fill(&place, client_secret, &target);
                 return Some(WantedToken {
                     profile: profile.id.clone(),
@@ -200,7 +211,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Strings that are a name and nothing else; text that mentions one is left as it is. True when there was one.
+    /// Replaces strings that are exactly a name, and leaves text that mentions one. Returns true if
+    /// it replaced any.
     fn fill_json(&mut self, place: &str, value: &mut Value, url: &Url) -> bool {
         match value {
             Value::String(text) => {
@@ -225,7 +237,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A text with its secrets in place of their names, for a request to `target`.
+    /// Returns a text with its secret names replaced, for a request to `target`.
     fn fill(&mut self, place: &str, text: &str, target: &Url) -> String {
         let (mut filled, mut from) = (String::new(), 0);
         for found in references(text) {
@@ -244,7 +256,7 @@ impl Resolver<'_> {
     }
 
     fn secret(&mut self, name: &str, target: &Url) -> Result<String, String> {
-        let Some(secrets) = &self.web.secrets else { return Err("no secrets are kept here".into()) };
+        let Some(secrets) = &self.web.secrets else { return Err("this process has no secret store".into()) };
         let stored = match &self.stored {
             Some(stored) => stored.clone(),
             None => secrets.all().map_err(|err| err.to_string())?,
@@ -261,15 +273,15 @@ impl Resolver<'_> {
         };
         let patterns = secret.hosts.iter().filter_map(|host| HostPattern::parse(host).ok());
         if !patterns.into_iter().any(|pattern| pattern.matches(host)) {
-            return Err(format!("secret:{name} was stored for {}, not for {host}", secret.hosts.join(", ")));
+            return Err(format!("secret:{name} is stored for {}, not for {host}", secret.hosts.join(", ")));
         }
         if target.scheme() != "https" && !self.web.takes_plain(target) {
-            return Err(format!("secret:{name} goes out over https only, and the URL is http"));
+            return Err(format!("secret:{name} is sent over https only, and the URL is http"));
         }
         Ok(secret.expose().to_owned())
     }
 
-    /// Adds a header. What `Basic` is followed by is encoded here, if it is a user and a password.
+    /// Adds a header. Encodes the user and password of `Basic` authentication.
     fn header(&mut self, place: &str, headers: &mut HeaderMap, name: HeaderName, value: &str) {
         let value = match value.split_once(' ') {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("basic") && rest.contains(':') => {
@@ -284,7 +296,9 @@ impl Resolver<'_> {
                 value.set_sensitive(true);
                 headers.append(name, value);
             }
-            Err(_) => self.problem(place, "the secret holds characters that no header can have".into()),
+            Err(_) => {
+                self.problem(place, "the secret contains characters that are invalid in a header".into())
+            }
         }
     }
 
@@ -297,7 +311,8 @@ impl Resolver<'_> {
 }
 
 impl Web {
-    /// Whether a credential may go there without TLS: to this machine, or where the operator has said so.
+    /// Whether a credential may be sent there without TLS: to this machine, or where the operator
+    /// allows it.
     pub(super) fn takes_plain(&self, url: &Url) -> bool {
         let host = url.host_str().unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']');

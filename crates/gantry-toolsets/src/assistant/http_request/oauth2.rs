@@ -1,4 +1,5 @@
-//! Access tokens by client credentials: fetched through the guarded client, kept in memory until they expire.
+//! Access tokens by OAuth 2 client credentials: fetched through the guarded client, cached in
+//! memory until they expire.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,18 +13,18 @@ use serde::Deserialize;
 
 use super::form;
 use super::net_error;
-use super::used::Used;
+use super::sent_credentials::SentCredentials;
 use crate::Ctx;
 
 const MAX_TOKENS: usize = 256;
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// When the answer does not say how long a token is good.
+/// The lifetime of a token if the response does not state one.
 const USUAL_LIFE: Duration = Duration::from_secs(60);
 const LONGEST_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// A token that ends this soon is fetched anew: it has to last for the request.
+/// A token that expires this soon is fetched again, because it must last for the request.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// What is asked for, and by whom.
+/// The parameters of a token request. They are the key of the cache.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct WantedToken {
     pub(super) profile: String,
@@ -40,7 +41,7 @@ impl std::fmt::Debug for WantedToken {
     }
 }
 
-/// Tokens that are still good.
+/// Cached tokens that have not expired.
 #[derive(Default)]
 pub struct TokenCache {
     kept: Mutex<HashMap<WantedToken, (String, Instant)>>,
@@ -67,13 +68,13 @@ impl TokenCache {
         }
     }
 
-    /// The API would not have it.
+    /// Removes a token that the API rejected.
     pub(super) fn forget(&self, wanted: &WantedToken) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(wanted);
     }
 }
 
-/// What a token endpoint answers, whichever way it goes.
+/// The response of a token endpoint: a token or an error.
 #[derive(Deserialize)]
 struct Answer {
     access_token: Option<String>,
@@ -83,12 +84,12 @@ struct Answer {
     error_description: Option<String>,
 }
 
-/// The value of the authorization header.
+/// Returns the value of the authorization header.
 pub(super) async fn token(
     ctx: &Ctx,
     wanted: &WantedToken,
     deadline: tokio::time::Instant,
-    used: &mut Used,
+    used: &mut SentCredentials,
 ) -> Result<HeaderValue, ToolError> {
     let tokens = &ctx.state.web().tokens;
     let token = match tokens.get(wanted) {
@@ -101,7 +102,7 @@ pub(super) async fn token(
     };
     used.add(&token);
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-        .map_err(|_| failed(wanted, "its token has characters that no header can have"))?;
+        .map_err(|_| failed(wanted, "its token contains characters that are invalid in a header"))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -110,7 +111,7 @@ async fn fetch(
     ctx: &Ctx,
     wanted: &WantedToken,
     deadline: tokio::time::Instant,
-    used: &mut Used,
+    used: &mut SentCredentials,
 ) -> Result<(String, Duration), ToolError> {
     let mut fields = vec![("grant_type", "client_credentials".to_owned())];
     fields.extend(wanted.scope.clone().map(|scope| ("scope", scope)));
@@ -121,8 +122,8 @@ async fn fetch(
     } else {
         let pair = STANDARD.encode(format!(
             "{}:{}",
-            form::word(&wanted.client_id),
-            form::word(&wanted.client_secret)
+            form::encode_value(&wanted.client_id),
+            form::encode_value(&wanted.client_secret)
         ));
         used.add(&pair);
         let value = HeaderValue::try_from(format!("Basic {pair}"))
@@ -133,7 +134,7 @@ async fn fetch(
     let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
     request.headers.insert(header::CONTENT_TYPE, form_type);
     request.body = form::encoded(&fields).into();
-    // A credential goes where it was stored for, not where that place points.
+    // The credential is for this host, never for a redirect target.
     request.redirects = Redirects::Stop;
     request.policy = ctx.state.reachable(&ctx.call);
     let response = ctx.state.web().client.send(request).await;
@@ -142,12 +143,12 @@ async fn fetch(
     let body = response.body.read(MAX_ANSWER_BYTES).await;
     let body = body.map_err(|err| used.masked_error(net_error(err)))?;
     let Ok(answer) = serde_json::from_slice::<Answer>(&body.bytes) else {
-        return Err(failed(wanted, &format!("it answered {status} with what is no token")));
+        return Err(failed(wanted, &format!("it answered {status} without a token")));
     };
     let kind = answer.token_type.as_deref().unwrap_or("bearer");
     match answer.access_token.filter(|token| status.is_success() && !token.is_empty()) {
         Some(_) if !kind.eq_ignore_ascii_case("bearer") => {
-            Err(failed(wanted, "its token is no bearer token"))
+            Err(failed(wanted, "its token type is not bearer"))
         }
         Some(token) => {
             let life = answer.expires_in.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -155,7 +156,7 @@ async fn fetch(
         }
         None => {
             let words = [answer.error, answer.error_description].into_iter().flatten();
-            // Masked before it is cut: half a credential is one too.
+            // Masking comes before truncation, which could leave part of a credential.
             let words: Vec<String> =
                 words.map(|word| used.mask_text(word).chars().take(200).collect()).collect();
             Err(failed(wanted, format!("it answered {status} {}", words.join(": ")).trim_end()))
@@ -166,6 +167,6 @@ async fn fetch(
 fn failed(wanted: &WantedToken, why: &str) -> ToolError {
     let (profile, host) = (&wanted.profile, wanted.token_url.host_str().unwrap_or_default());
     ToolError::failed(format!(
-        "no access token for API profile \"{profile}\" from {host}: {why}; the request was not sent"
+        "cannot get an access token for API profile \"{profile}\" from {host}: {why}; the request was not sent"
     ))
 }

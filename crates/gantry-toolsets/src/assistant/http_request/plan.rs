@@ -1,4 +1,4 @@
-//! What a request is to be, from what was asked for; with every problem told at once.
+//! Validates the input of a request and reports every problem at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,11 +15,11 @@ const MAX_URL_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 100;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
-/// What could be made of the input; `None` where a problem says why not.
+/// The parts of the input that are valid; `None` where a problem was reported.
 pub(super) struct Planned {
     pub(super) method: Option<Method>,
     pub(super) url: Option<Url>,
-    /// As given; values may hold references.
+    /// Headers as given; values may contain secret names.
     pub(super) headers: Vec<(HeaderName, String)>,
     /// The names of `headers` as the caller wrote them.
     pub(super) written: Vec<String>,
@@ -27,10 +27,10 @@ pub(super) struct Planned {
     pub(super) timeout: Duration,
 }
 
-/// A request that can be sent, but for its credentials.
+/// A valid request without its credentials.
 pub(super) struct Plan {
     pub(super) method: Method,
-    /// Without credentials.
+    /// Headers without credentials.
     pub(super) headers: HeaderMap,
     pub(super) timeout: Duration,
 }
@@ -57,14 +57,14 @@ impl Content {
 }
 
 impl Planned {
-    /// Where a problem with a header is, in the caller's words.
+    /// Returns the field of a header for error messages, as the caller wrote it.
     pub(super) fn place(&self, header: &HeaderName) -> String {
         let at = self.headers.iter().position(|(name, _)| name == header);
         let written = at.and_then(|at| self.written.get(at)).map_or(header.as_str(), String::as_str);
         format!("headers.{written}")
     }
 
-    /// The plan, once nothing is missing. Headers that hold a credential are left to the credentials.
+    /// Returns the plan if every part is valid. Headers that contain a credential are left out.
     pub(super) fn complete(self) -> Option<Plan> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
@@ -84,7 +84,7 @@ impl Planned {
     }
 }
 
-/// Whether a header goes to the origin alone and is never shown.
+/// Whether a header goes to the origin only and is never shown.
 pub(super) fn holds_credential(name: &HeaderName, value: &str) -> bool {
     references(value).next().is_some() || is_credential_name(name)
 }
@@ -106,17 +106,14 @@ pub(super) fn plan(input: Input) -> (Planned, Vec<Violation>) {
     if let (Some(first), Some(method)) = (names.first(), &method)
         && matches!(*method, Method::GET | Method::HEAD)
     {
-        problems.add(
-            first,
-            &format!("{method} has no body; use POST, PUT or PATCH, or put it into the URL's query"),
-        );
+        problems.add(first, &format!("{method} has no body; use POST, PUT or PATCH, or the URL's query"));
     }
     let most = MAX_TIMEOUT.as_millis();
     let timeout = match input.timeout_ms {
         None => DEFAULT_TIMEOUT,
         Some(ms) if ms >= 1 && u128::from(ms) <= most => Duration::from_millis(ms),
         Some(_) => {
-            problems.add("timeout_ms", &format!("from 1 to {most}"));
+            problems.add("timeout_ms", &format!("must be from 1 to {most}"));
             DEFAULT_TIMEOUT
         }
     };
@@ -140,17 +137,17 @@ fn check_method(problems: &mut Problems, method: Option<&str>) -> Option<Method>
     let shown: String = given.chars().take(40).collect();
     let near =
         nearest(&shown, METHODS).first().map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-    problems.add("method", &format!("{shown:?} is none of {}{near}", METHODS.join(", ")));
+    problems.add("method", &format!("{shown:?} is not one of {}{near}", METHODS.join(", ")));
     None
 }
 
 fn check_url(problems: &mut Problems, text: &str) -> Option<Url> {
     if text.len() > MAX_URL_BYTES {
-        problems.add("url", "longer than 16 KiB");
+        problems.add("url", "must be at most 16 KiB long");
         return None;
     }
     if text.chars().any(char::is_control) {
-        problems.add("url", "holds control characters");
+        problems.add("url", "must not contain control characters");
         return None;
     }
     let url = match Url::parse(text.trim()) {
@@ -164,20 +161,20 @@ fn check_url(problems: &mut Problems, text: &str) -> Option<Url> {
     let before = problems.0.len();
     if !matches!(url.scheme(), "http" | "https") {
         let scheme: String = url.scheme().chars().take(40).collect();
-        problems.add("url", &format!("{scheme}: cannot be requested; only http and https can"));
+        problems.add("url", &format!("{scheme}: is not supported; use http or https"));
     } else if url.host_str().is_none_or(str::is_empty) {
-        problems.add("url", "names no host");
+        problems.add("url", "must have a host");
     }
     if !url.username().is_empty() || url.password().is_some() {
         problems.add(
             "url",
-            "holds a user name or password; send them as a header, such as Authorization: Basic secret:NAME",
+            "must not contain a user name or password; send a header, such as Authorization: Basic secret:NAME",
         );
     }
     if references(text).next().is_some() {
         problems.add(
             "url",
-            "secret:NAME cannot stand in a URL; an API profile with auth type query adds it to the query",
+            "must not contain secret:NAME; an API profile with auth type query adds it to the query",
         );
     }
     if problems.0.len() == before
@@ -188,38 +185,38 @@ fn check_url(problems: &mut Problems, text: &str) -> Option<Url> {
     (problems.0.len() == before).then_some(url)
 }
 
-/// Names and values, and the names as they were written.
+/// Returns names and values, and the names as they were written.
 fn check_headers(
     problems: &mut Problems,
     given: BTreeMap<String, String>,
 ) -> (Vec<(HeaderName, String)>, Vec<String>) {
     let (mut headers, mut written) = (Vec::<(HeaderName, String)>::new(), Vec::new());
     if given.len() > MAX_HEADERS {
-        problems.add("headers", "more than 100");
+        problems.add("headers", "must be at most 100");
         return (headers, written);
     }
     for (name, value) in given {
         let shown: String = name.chars().take(60).collect::<String>().escape_debug().to_string();
         let path = format!("headers.{shown}");
         if value.contains(['\r', '\n', '\0']) {
-            problems.add(&path, "a value must not hold a line break or NUL: it would become other headers");
+            problems.add(&path, "must not contain a line break or NUL, which would start another header");
             continue;
         }
         let lowered = name.to_ascii_lowercase();
         if is_clients_own(&lowered) {
-            problems.add(&path, "set by the client itself, from the URL and the body; leave it out");
+            problems.add(&path, "is set by the client from the URL and the body; leave it out");
             continue;
         }
         let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
-            problems.add(&path, "not the name of a header: letters, digits and - only");
+            problems.add(&path, "is not a header name; use letters, digits and -");
             continue;
         };
         if value.len() > MAX_HEADER_BYTES || HeaderValue::from_bytes(value.as_bytes()).is_err() {
-            problems.add(&path, "a value has at most 16 KiB and no control characters");
+            problems.add(&path, "must have at most 16 KiB and no control characters");
             continue;
         }
         if headers.iter().any(|(known, _)| *known == parsed) {
-            problems.add(&path, "given twice");
+            problems.add(&path, "is given twice");
             continue;
         }
         headers.push((parsed, value));
@@ -241,8 +238,10 @@ fn check_form(problems: &mut Problems, form: Map<String, Value>) -> Vec<(String,
                 Value::Number(_) | Value::Bool(_) => fields.push((name.clone(), value.to_string())),
                 Value::Null | Value::Array(_) | Value::Object(_) => {
                     let shown: String = name.chars().take(60).collect();
-                    problems
-                        .add(&format!("form.{shown}"), "a string, a number, true, false, or a list of those");
+                    problems.add(
+                        &format!("form.{shown}"),
+                        "must be a string, a number, true, false, or a list of those",
+                    );
                 }
             }
         }

@@ -1,23 +1,25 @@
-//! Finds a value however a server has spelt it: each character as it is, as `%2F`, as `\/` or `\u002f`, as `&#47;` or
-//! `&sol;`, a blank as `+`; one escape within another, too, as in JSON that is quoted in JSON.
+//! Finds a value however a server has escaped it: each character as it is, as `%2F`, as `\/` or
+//! `\u002f`, as `&#47;` or `&sol;`, a space as `+`, or one escape within another, as in JSON that
+//! is quoted in JSON.
 //!
-//! Spellings are not listed but read, so any mixture of them is found. Nothing is copied.
+//! The search decodes escapes while reading, so it finds any mixture of them. It copies nothing.
 
 use std::ops::Range;
 
-/// Bytes that one character may take: `\u002f` with each of its characters written like that.
+/// The most bytes of one character: `\u002f` with each of its characters escaped in the same way.
 pub(super) const LONGEST_SPELLING: usize = 36;
 
-/// Escapes within escapes that are read.
+/// The number of nested escape levels that are decoded.
 const LEVELS: u8 = 2;
-/// Ways to read a text that are followed at once. Only values with many `\`, `%` and `&` have more than a few.
+/// The most alternative readings that are followed at once. Only values with many `\`, `%` and `&`
+/// have more than a few.
 const MAX_WAYS: usize = 32;
-/// In a row, of the characters that escapes begin with: `\\\/` has three.
+/// The most consecutive characters that start an escape: `\\\/` has three.
 const MOST_LEADS: usize = 4;
-/// Of the number in `&#47;`; zeros may stand before it.
+/// The most leading zeros of the number in `&#47;`.
 const MAX_ZEROS: usize = 5;
 
-/// ASCII that HTML has names for.
+/// ASCII characters that have an HTML name.
 const NAMED: [(char, &str); 33] = [
     ('&', "amp"),
     ('<', "lt"),
@@ -54,29 +56,29 @@ const NAMED: [(char, &str); 33] = [
     (' ', "nbsp"),
 ];
 
-/// What Gantry itself has done to a text.
+/// How Gantry itself has changed a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
-    AsItCame,
-    /// Names of headers and hosts are in lower case, and a backslash in an address is a slash.
-    AsName,
+pub(super) enum TextForm {
+    Verbatim,
+    /// Header and host names are in lower case, and a backslash in an address is a slash.
+    Normalized,
 }
 
-/// Looks for any of some values.
+/// Searches for any of several values.
 pub(super) struct Finder<'a> {
     values: &'a [Vec<char>],
-    told: Told,
-    /// Bytes with which a value can begin, in whatever spelling.
+    form: TextForm,
+    /// The bytes with which a value can start, in any spelling.
     begins: [bool; 256],
 }
 
 impl<'a> Finder<'a> {
-    pub(super) fn new(values: &'a [Vec<char>], told: Told) -> Finder<'a> {
+    pub(super) fn new(values: &'a [Vec<char>], form: TextForm) -> Finder<'a> {
         let mut begins = [false; 256];
         for first in values.iter().filter_map(|value| value.first()) {
             let mut buffer = [0; 4];
             let lead = first.encode_utf8(&mut buffer).as_bytes()[0];
-            let others = if told == Told::AsName {
+            let others = if form == TextForm::Normalized {
                 [lead.to_ascii_lowercase(), lead.to_ascii_uppercase(), b'/']
             } else {
                 [lead; 3]
@@ -86,12 +88,12 @@ impl<'a> Finder<'a> {
                 begins[usize::from(byte)] = true;
             }
         }
-        Finder { values, told, begins }
+        Finder { values, form, begins }
     }
 
-    /// The first place at or after `from` where a value stands, as far as it reaches.
+    /// Returns the first range at or after `from` that spells a value.
     pub(super) fn find(&self, text: &[u8], from: usize) -> Option<Range<usize>> {
-        let reader = Reader { text, told: self.told };
+        let reader = Reader { text, form: self.form };
         let mut ways = Ways::default();
         let mut at = from;
         loop {
@@ -103,13 +105,14 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Where the longest of the values that stand at `at` ends.
+    /// Returns the end of the longest value that is spelt at `at`.
     fn longest(&self, reader: &Reader<'_>, at: usize, ways: &mut Ways) -> Option<usize> {
         let only = reader.can_only_be(at);
         let (mut longest, mut hopeless) = (None, None);
         for value in self.values {
             let Some(first) = value.first().copied() else { continue };
-            // Most values are here as base64 in several alphabets, and begin in the same way.
+            // Most values are also present as base64 in several alphabets, and start in the same
+            // way.
             let other = only.is_some_and(|only| first != only && is_plain(first));
             if other || hopeless == Some(first) {
                 continue;
@@ -124,12 +127,12 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// No blank, which is written as `+`, too; and nothing that an escape begins with.
+/// A character that is neither a space, which may be written as `+`, nor the start of an escape.
 fn is_plain(character: char) -> bool {
     character.is_ascii_graphic() && !matches!(character, '\\' | '%' | '&')
 }
 
-/// Where a value may be read on from; kept so that not every attempt takes new memory.
+/// The positions from which reading continues; reused, so that attempts allocate no memory.
 #[derive(Default)]
 struct Ways {
     now: Vec<usize>,
@@ -138,14 +141,14 @@ struct Ways {
 
 struct Reader<'a> {
     text: &'a [u8],
-    told: Told,
+    form: TextForm,
 }
 
 type Then<'t> = &'t mut dyn FnMut(usize);
 
 impl Reader<'_> {
-    /// Where the value that begins at `at` ends, the furthest if it can be read in several ways; or how many of its
-    /// characters stand there.
+    /// Returns the end of the value that starts at `at`, the furthest if there are several
+    /// readings; or else how many of its characters match.
     fn end(&self, value: &[char], at: usize, ways: &mut Ways) -> Result<usize, usize> {
         ways.now.clear();
         ways.now.push(at);
@@ -166,7 +169,8 @@ impl Reader<'_> {
         Ok(ways.now.iter().max().copied().unwrap_or(at))
     }
 
-    /// Goes on from wherever the character at `at` may end, with at most `levels` escapes within each other.
+    /// Calls `then` with each possible end of the character at `at`, with at most `levels` nested
+    /// escapes.
     fn character(&self, at: usize, levels: u8, character: char, then: Then<'_>) {
         let mut buffer = [0; 4];
         let bytes = character.encode_utf8(&mut buffer).as_bytes();
@@ -182,7 +186,7 @@ impl Reader<'_> {
         self.character(at, within, '&', &mut |at| self.entity(at, within, character, then));
     }
 
-    /// A character's bytes, each as it is or as `%2F`.
+    /// Reads the bytes of a character, each as it is or as `%2F`.
     fn bytes(&self, at: usize, levels: u8, bytes: &[u8], then: Then<'_>) {
         let Some((first, rest)) = bytes.split_first() else { return then(at) };
         let Some(byte) = self.text.get(at) else { return };
@@ -197,7 +201,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `\/`, `\n`, `\u002f` and `\x2f`.
+    /// Reads the rest of `\/`, `\n`, `\u002f` and `\x2f`.
     fn after_backslash(&self, at: usize, levels: u8, character: char, then: Then<'_>) {
         let letter = match character {
             '\n' => Some('n'),
@@ -228,7 +232,7 @@ impl Reader<'_> {
         self.character(at, levels, 'u', &mut |at| self.hex(at, levels, u32::from(unit), 4, then));
     }
 
-    /// `amp;`, `#47;` and `#x2f;`; browsers do without the semicolon.
+    /// Reads `amp;`, `#47;` and `#x2f;`; the semicolon is optional, as in browsers.
     fn entity(&self, at: usize, levels: u8, character: char, then: Then<'_>) {
         let ended: Then<'_> = &mut |at| {
             then(at);
@@ -264,14 +268,14 @@ impl Reader<'_> {
         }
     }
 
-    /// So many digits of a number, in either case.
+    /// Reads this many digits of a number, in either case.
     fn hex(&self, at: usize, levels: u8, code: u32, digits: u32, then: Then<'_>) {
         let Some(more) = digits.checked_sub(1) else { return then(at) };
         let digit = char::from_digit((code >> (4 * more)) & 15, 16).unwrap_or('0');
         self.letter(at, levels, digit, &mut |at| self.hex(at, levels, code, more, then));
     }
 
-    /// In either case.
+    /// Reads a letter in either case.
     fn letter(&self, at: usize, levels: u8, letter: char, then: Then<'_>) {
         self.character(at, levels, letter, then);
         if letter.is_ascii_lowercase() {
@@ -279,10 +283,11 @@ impl Reader<'_> {
         }
     }
 
-    /// What a character that needs no escape has to be to stand at `at`, where that is seen at a glance. Most escapes of a
-    /// text are of this kind, and reading them in every way takes its time.
+    /// Returns the only plain character that can be spelt at `at`, if a quick look shows it. Most
+    /// escapes of a text are of this kind, and reading them in every way is slow.
     fn can_only_be(&self, at: usize) -> Option<char> {
-        // Of more leads in a row than these, the first spells a lead itself or nothing.
+        // With more starts of escapes in a row than this, the first one spells a start itself or
+        // nothing.
         if (at..at + MOST_LEADS).all(|at| self.begins_escape(at)) {
             return Some('\\');
         }
@@ -294,7 +299,7 @@ impl Reader<'_> {
             [b'\\', other, ..] if is_plain(char::from(*other)) && *other != b'x' => u32::from(*other),
             _ => return None,
         };
-        // What it spells may begin an escape itself.
+        // The decoded character may start an escape itself.
         (!matches!(code, 0x25 | 0x26 | 0x5c)).then(|| char::from_u32(code).unwrap_or_default())
     }
 
@@ -302,10 +307,10 @@ impl Reader<'_> {
         matches!(self.text.get(at), Some(b'\\' | b'%' | b'&'))
     }
 
-    fn same(&self, said: u8, byte: u8) -> bool {
-        said == byte
-            || self.told == Told::AsName
-                && (said.eq_ignore_ascii_case(&byte) || (byte == b'\\' && said == b'/'))
+    fn same(&self, byte_in_text: u8, byte: u8) -> bool {
+        byte_in_text == byte
+            || self.form == TextForm::Normalized
+                && (byte_in_text.eq_ignore_ascii_case(&byte) || (byte == b'\\' && byte_in_text == b'/'))
     }
 }
 

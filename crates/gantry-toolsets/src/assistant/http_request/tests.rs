@@ -1,4 +1,4 @@
-#![allow(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+#![allow(clippy::disallowed_methods, reason = "tests inspect the file system directly")]
 
 use serde_json::{Value, json};
 
@@ -6,10 +6,10 @@ use crate::testing::site::{Site, answer, page};
 use crate::testing::{Bench, reach_this_machine};
 
 mod answers;
-mod around;
+mod failures;
+mod profile_bypass;
 mod profiles;
 mod secrets;
-mod told;
 
 fn bench() -> Bench {
     Bench::with(reach_this_machine)
@@ -20,7 +20,7 @@ async fn send(bench: &Bench, input: Value) -> Result<String, String> {
     bench.call("http_request", input).await.map(text).map_err(text)
 }
 
-/// The body of the only request that came.
+/// The head and body of the only request that the site received.
 fn only_body(site: &Site) -> (String, String) {
     let seen = site.seen();
     assert_eq!(seen.len(), 1, "{seen:?}");
@@ -29,7 +29,7 @@ fn only_body(site: &Site) -> (String, String) {
 }
 
 #[tokio::test]
-async fn each_method_and_each_kind_of_body_is_sent_as_it_was_meant() {
+async fn every_method_and_body_kind_is_sent_correctly() {
     let bench = bench();
     bench.write("data/upload.bin", "bytes of a file");
     for (input, line, content_type, body) in [
@@ -94,15 +94,15 @@ async fn every_problem_is_listed_and_nothing_is_sent() {
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(lines[0], "nothing was sent:");
     for part in [
-        "- url: secret:NAME cannot stand in a URL",
-        "- method: \"FETCH\" is none of GET, POST, PUT, PATCH, DELETE, HEAD",
-        "- timeout_ms: from 1 to 600000",
-        "- headers.Host: set by the client itself",
-        "- headers.Transfer-Encoding: set by the client itself",
-        "- headers.X-A: a value must not hold a line break",
-        "- headers.X-Nul: a value must not hold a line break",
-        "- headers.X Y: not the name of a header",
-        "- form.f: a string, a number",
+        "- url: must not contain secret:NAME",
+        "- method: \"FETCH\" is not one of GET, POST, PUT, PATCH, DELETE, HEAD",
+        "- timeout_ms: must be from 1 to 600000",
+        "- headers.Host: is set by the client",
+        "- headers.Transfer-Encoding: is set by the client",
+        "- headers.X-A: must not contain a line break",
+        "- headers.X-Nul: must not contain a line break",
+        "- headers.X Y: is not a header name",
+        "- form.f: must be a string, a number",
         "- body, json, form, file: at most one",
     ] {
         assert!(lines.iter().any(|line| line.starts_with(part)), "{part} is not in {error}");
@@ -111,15 +111,15 @@ async fn every_problem_is_listed_and_nothing_is_sent() {
     for (input, expected) in [
         (json!({"url": "nonsense"}), "url: not a URL"),
         (json!({"url": "/path"}), "url: not a URL"),
-        (json!({"url": "ftp://example.com/"}), "url: ftp: cannot be requested"),
-        (json!({"url": "file:///etc/passwd"}), "url: file: cannot be requested"),
-        (json!({"url": "http://u:p@example.com/"}), "url: holds a user name or password"),
-        (json!({"url": "http://a\r\nb/"}), "url: holds control characters"),
+        (json!({"url": "ftp://example.com/"}), "url: ftp: is not supported"),
+        (json!({"url": "file:///etc/passwd"}), "url: file: is not supported"),
+        (json!({"url": "http://u:p@example.com/"}), "url: must not contain a user name or password"),
+        (json!({"url": "http://a\r\nb/"}), "url: must not contain control characters"),
         (json!({"url": site.url("/"), "body": "x"}), "body: GET has no body"),
         (json!({"url": site.url("/"), "method": "HEAD", "json": {}}), "json: HEAD has no body"),
         (json!({"url": site.url("/"), "method": "DELET"}), "did you mean DELETE?"),
-        (json!({"url": site.url("/"), "headers": {"A": "1", "a": "2"}}), "headers.a: given twice"),
-        (json!({"url": site.url("/"), "timeout_ms": 0}), "timeout_ms: from 1"),
+        (json!({"url": site.url("/"), "headers": {"A": "1", "a": "2"}}), "headers.a: is given twice"),
+        (json!({"url": site.url("/"), "timeout_ms": 0}), "timeout_ms: must be from 1"),
         (
             json!({"url": site.url("/"), "headers": {"A": "Bearer secret:NONE"}}),
             "headers.A: there is no secret NONE",
@@ -134,7 +134,7 @@ async fn every_problem_is_listed_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn only_files_of_the_workspace_are_sent() {
+async fn only_workspace_files_are_sent() {
     let bench = bench();
     let site = Site::echo();
     let outside = bench.workspace().parent().unwrap().join("home/key");
@@ -152,7 +152,7 @@ async fn only_files_of_the_workspace_are_sent() {
 }
 
 #[tokio::test]
-async fn addresses_of_the_machine_and_hosts_off_the_list_are_refused() {
+async fn local_addresses_and_unlisted_hosts_are_denied() {
     let site = Site::echo();
     let closed = Bench::new();
     let error = send(&closed, json!({"url": site.url("/")})).await.unwrap_err();
@@ -167,7 +167,7 @@ async fn addresses_of_the_machine_and_hosts_off_the_list_are_refused() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_ends_with_its_time_and_a_cancelled_call_at_once() {
+async fn timeout_and_cancellation_end_a_slow_request() {
     let bench = bench();
     let site = Site::start(|_| {
         std::thread::sleep(std::time::Duration::from_secs(20));

@@ -1,4 +1,5 @@
-//! Reading one page: fetched through the guard, its main content found, a part of it shown.
+//! Reads one page: fetches it through the guarded client, extracts its main content and returns a
+//! part of it.
 
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use crate::web::{deadline, net_error, read_whole_secrets};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PAGE_BYTES: usize = 5 * 1024 * 1024;
-/// Of the content that one answer shows.
+/// The most characters of content in one answer.
 pub(super) const MAX_CHARS: usize = 50_000;
 const MAX_URL_BYTES: usize = 8_192;
 
-/// A page as it came.
+/// A fetched page.
 struct Fetched {
     url: Url,
     content_type: Option<String>,
@@ -25,17 +26,17 @@ struct Fetched {
     cut: bool,
 }
 
-/// What a text has to be to be fetched. The guard knows the rest.
+/// Parses an address. The guarded client checks the rest.
 pub(super) fn address(text: &str) -> Result<Url, String> {
     let text = text.trim();
     if text.len() > MAX_URL_BYTES {
         return Err(format!("url has {} bytes, at most {MAX_URL_BYTES}", text.len()));
     }
     let url = Url::parse(text)
-        .map_err(|err| format!("url is not an address such as https://example.com/: {err}"))?;
+        .map_err(|err| format!("url must be an address such as https://example.com/: {err}"))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
-        scheme => Err(format!("url begins with \"{scheme}:\"; only http and https can be read")),
+        scheme => Err(format!("url must start with http: or https:, not \"{scheme}:\"")),
     }
 }
 
@@ -66,7 +67,7 @@ async fn fetch(ctx: &Ctx, url: Url) -> Result<Fetched, ToolError> {
 
 fn show(fetched: &Fetched, masker: &Masker, offset: usize) -> Result<String, ToolError> {
     let Article { title, byline, mut text, words } = content(fetched)?;
-    // Before it is cut: the gate would not know a part of a secret.
+    // Masking comes before truncation: the gate would not recognize a part of a secret.
     masker.mask_text(&mut text);
     let total = text.chars().count();
     if offset > 0 && offset >= total {
@@ -76,25 +77,27 @@ fn show(fetched: &Fetched, masker: &Masker, offset: usize) -> Result<String, Too
     let shown: String = text.chars().skip(offset).take(MAX_CHARS).collect();
     let end = offset + shown.chars().count();
     let counted = |count: usize, unit: &str| format!("{count} {unit}{}", if count == 1 { "" } else { "s" });
-    let mut told =
+    let mut summary =
         format!("Main content of the page: {}, {}.", counted(words, "word"), counted(total, "character"));
     if offset > 0 || end < total {
-        told.push_str(&format!(" Shown: characters {offset} to {end}."));
+        summary.push_str(&format!(" Shown: characters {offset} to {end}."));
     }
     if end < total {
-        told.push_str(&format!(" Truncated; read on with \"offset\": {end} (the page is fetched again)."));
+        summary
+            .push_str(&format!(" Truncated; continue with \"offset\": {end} (the page is fetched again)."));
     }
     if fetched.cut {
-        told.push_str(&format!(
+        summary.push_str(&format!(
             " The page is longer than {MAX_PAGE_BYTES} bytes; the rest of it was not read."
         ));
     }
     let byline = byline.map(|byline| format!("\nBy: {byline}")).unwrap_or_default();
     let head = format!("Title: {title}\nURL: {}{byline}", fetched.url);
-    Ok(format!("{told}\n{}", fenced(&format!("{head}\n\n{shown}"))))
+    Ok(format!("{summary}\n{}", fenced(&format!("{head}\n\n{shown}"))))
 }
 
-/// The main content of HTML; of everything else, and of HTML without any, all that can be read.
+/// Returns the main content of HTML; for other types, and for HTML without main content, all
+/// readable text.
 fn content(fetched: &Fetched) -> Result<Article, ToolError> {
     let content_type = fetched.content_type.as_deref();
     let base = Some(&fetched.url);

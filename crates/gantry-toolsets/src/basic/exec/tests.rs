@@ -1,4 +1,4 @@
-#![allow(clippy::disallowed_methods, reason = "tests set up their own world")]
+#![allow(clippy::disallowed_methods, reason = "tests prepare their own files")]
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::MachineParts;
 use crate::testing::Bench;
 use gantry_net::NetworkPolicy;
 
-/// The home of the bench, with the given start file for bash and zsh.
+/// Creates the bench's home with the given start file for bash and zsh.
 fn with_home(parts: &mut MachineParts, start_file: Option<&str>) -> PathBuf {
     let home = parts.temp_dir.parent().unwrap().join("home");
     for name in [".bashrc", ".zshrc"] {
@@ -35,7 +35,7 @@ fn ended(command: &str, stdout: &str, stderr: &str, exit_code: i32) -> Value {
 }
 
 #[tokio::test]
-async fn the_replies_of_the_seed() {
+async fn seed_examples_return_the_documented_replies() {
     let bench = bench(None);
     bench.write("file.txt", "a pattern\nno\npattern\n");
     for (command, stdout, code) in [
@@ -56,7 +56,7 @@ async fn the_replies_of_the_seed() {
 }
 
 #[tokio::test]
-async fn a_timeout_keeps_what_was_written_and_ends_everything() {
+async fn timeout_keeps_partial_output_and_kills_all_processes() {
     let bench = bench(None);
     let marker = bench.workspace().join("late");
     let command = format!("echo out; echo err >&2; (sleep 3; touch {}) & sleep 60", marker.display());
@@ -82,7 +82,7 @@ async fn a_timeout_keeps_what_was_written_and_ends_everything() {
 }
 
 #[tokio::test]
-async fn cwd_env_and_shell_are_the_callers() {
+async fn cwd_env_and_shell_are_applied() {
     let bench = bench(None);
     std::fs::create_dir(bench.workspace().join("project")).unwrap();
     let project = bench.workspace().join("project").to_str().unwrap().to_owned();
@@ -111,19 +111,19 @@ async fn cwd_env_and_shell_are_the_callers() {
 }
 
 #[tokio::test]
-async fn a_start_file_that_outlasts_the_timeout_does_not_let_the_command_run() {
+async fn timeout_in_the_start_file_prevents_the_command() {
     for (shell, file) in [("bash", ".bashrc"), ("zsh", ".zshrc")] {
         let bench = Bench::new();
         std::fs::write(bench.workspace().with_file_name("home").join(file), "sleep 20\n").unwrap();
         let input = json!({"command": "touch ran", "shell": shell, "timeout": 1});
         let done = bench.call("exec", input).await.unwrap();
         assert_eq!(done["timed_out"], true, "{shell}");
-        assert!(!bench.workspace().join("ran").exists(), "{shell}: the command ran after its time");
+        assert!(!bench.workspace().join("ran").exists(), "{shell}: the command ran after the timeout");
     }
 }
 
 #[tokio::test]
-async fn a_start_file_is_sourced_quietly() {
+async fn start_file_is_sourced_without_its_output() {
     let bench = bench(Some(
         "echo noise; echo noise >&2; export FROM_RC=yes; greet() { echo hello; }\nset -- x; false\n",
     ));
@@ -140,7 +140,7 @@ async fn a_start_file_is_sourced_quietly() {
 }
 
 #[tokio::test]
-async fn a_missing_or_failing_start_file_does_not_fail_the_command() {
+async fn missing_or_failing_start_file_does_not_fail_the_command() {
     for start_file in
         [None, Some("exit 3"), Some("return 4"), Some("if ; then ("), Some("set -e; false"), Some("set -u")]
     {
@@ -155,7 +155,7 @@ async fn a_missing_or_failing_start_file_does_not_fail_the_command() {
 }
 
 #[tokio::test]
-async fn a_command_that_does_not_start_is_an_error() {
+async fn command_that_cannot_start_is_an_error() {
     let bench = bench(None);
     let plain = bench.write("plain", "");
     let cases = [
@@ -194,7 +194,7 @@ async fn a_command_that_does_not_start_is_an_error() {
 }
 
 #[tokio::test]
-async fn signals_and_long_output_are_told() {
+async fn signals_and_truncation_are_reported() {
     let bench = bench(None);
     let reply = bench.call("exec", json!({"command": "kill -9 $$"})).await.unwrap();
     let mut expected = ended("kill -9 $$", "", "", 137);
@@ -209,7 +209,7 @@ async fn signals_and_long_output_are_told() {
 }
 
 #[tokio::test]
-async fn children_see_neither_our_variables_nor_the_data_directory() {
+async fn commands_see_neither_gantry_variables_nor_the_data_directory() {
     let bench = Bench::with(|parts| {
         with_home(parts, None);
         for name in ["GANTRY_TOKEN", "OPENAI_API_KEY"] {
@@ -224,14 +224,14 @@ async fn children_see_neither_our_variables_nor_the_data_directory() {
     assert_eq!(
         bench.call("exec", input.clone()).await.unwrap()["stdout"],
         "secret",
-        "the operator's shell is free"
+        "the operator's shell is not confined"
     );
     let agent = bench.call_as(bench.agent_call("a"), "exec", input).await.unwrap();
     assert_eq!((&agent["stdout"], &agent["success"]), (&json!(""), &json!(false)));
 }
 
 #[tokio::test]
-async fn the_network_policy_binds_commands_and_they_say_so() {
+async fn network_policy_applies_to_commands_and_is_reported() {
     let bench = Bench::with(|parts| {
         with_home(parts, None);
         parts.isolation.network = NetworkPolicy::DenyAll;
@@ -243,7 +243,7 @@ async fn the_network_policy_binds_commands_and_they_say_so() {
 }
 
 #[tokio::test]
-async fn the_registry_checks_of_the_seed() {
+async fn registry_examples_of_the_seed_work() {
     let bench = bench(None);
     let registry = bench.gate.registry();
     for name in ["read", "write", "exec"] {

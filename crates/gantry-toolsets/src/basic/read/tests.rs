@@ -1,4 +1,4 @@
-#![allow(clippy::disallowed_methods, reason = "tests set up their own world")]
+#![allow(clippy::disallowed_methods, reason = "tests prepare their own files")]
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ async fn check(content: impl AsRef<[u8]>, mut input: Value, mut expected: Value)
     assert_eq!(bench.call("read", input.clone()).await, Ok(expected), "{input}");
 }
 
-/// What a reply holds beside its path.
+/// The expected reply without its path.
 fn reply(content: &str, total: u64, read: u64, offset: u64, limit: Option<u64>) -> Value {
     json!({"content": content, "total_lines": total, "lines_read": read, "offset": offset, "limit": limit})
 }
@@ -23,7 +23,7 @@ fn lines(range: std::ops::RangeInclusive<u64>) -> String {
 }
 
 #[tokio::test]
-async fn every_example_of_the_seed() {
+async fn seed_examples_return_the_documented_replies() {
     let file = lines(1..=150);
     check(&file, json!({}), reply(&file, 150, 150, 1, None)).await;
     let numbered: String = (1..=150).map(|number| format!("{number}\tline {number}\n")).collect();
@@ -37,7 +37,7 @@ async fn every_example_of_the_seed() {
 }
 
 #[tokio::test]
-async fn offsets_and_limits_at_their_edges() {
+async fn offsets_and_limits_work_at_their_edges() {
     let cases = [
         (json!({"offset": 0}), reply("a\nb\nc", 3, 3, 1, None)),
         (json!({"offset": 1, "limit": null}), reply("a\nb\nc", 3, 3, 1, None)),
@@ -61,7 +61,7 @@ async fn offsets_and_limits_at_their_edges() {
 }
 
 #[tokio::test]
-async fn content_keeps_the_files_endings() {
+async fn content_keeps_line_endings() {
     check("a\r\nb\r\n", json!({"limit": 1}), reply("a\r\n", 2, 1, 1, Some(1))).await;
     check("a\r\nb\n", json!({"line_numbers": true}), reply("1\ta\r\n2\tb\n", 2, 2, 1, None)).await;
     let utf16: Vec<u8> = "\u{feff}zwölf\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -69,7 +69,7 @@ async fn content_keeps_the_files_endings() {
 }
 
 #[tokio::test]
-async fn a_reply_holds_ten_mebibytes_and_says_where_to_read_on() {
+async fn reply_over_ten_mebibytes_is_truncated_with_next_offset() {
     const MIB: usize = 1024 * 1024;
     let line = format!("{}\n", "x".repeat(MIB - 1));
     let bench = Bench::new();
@@ -82,7 +82,7 @@ async fn a_reply_holds_ten_mebibytes_and_says_where_to_read_on() {
         (&part["lines_read"], &part["truncated"], &part["next_offset"], &part["total_lines"]),
         (&json!(10), &json!(true), &json!(11), &json!(11))
     );
-    // The numbers count too.
+    // Line numbers count against the limit too.
     let numbered = bench.call("read", json!({"path": path, "line_numbers": true})).await.unwrap();
     assert_eq!((&numbered["lines_read"], &numbered["next_offset"]), (&json!(9), &json!(10)));
     bench.write("big", "x".repeat(10 * MIB + 1));
@@ -95,7 +95,7 @@ async fn a_reply_holds_ten_mebibytes_and_says_where_to_read_on() {
 }
 
 #[tokio::test]
-async fn errors_name_the_path_and_have_no_success() {
+async fn errors_have_the_path_and_no_success_field() {
     let bench = Bench::new();
     assert_eq!(
         bench.call("read", json!({"path": "/path/to/file.txt"})).await,
@@ -120,7 +120,7 @@ async fn errors_name_the_path_and_have_no_success() {
 }
 
 #[tokio::test]
-async fn sensitive_files_are_asked_for_also_through_links() {
+async fn sensitive_files_need_approval_also_through_links() {
     let bench = Bench::new();
     let key = bench.write("keys/id_rsa", "secret");
     std::os::unix::fs::symlink(key, bench.workspace().join("innocent")).unwrap();

@@ -1,10 +1,11 @@
-#![allow(clippy::disallowed_methods, reason = "tests set up their own world")]
+#![allow(clippy::disallowed_methods, reason = "tests prepare their own files")]
 
 use serde_json::{Value, json};
 
 use crate::testing::Bench;
 
-/// Writes to a file that holds `before`; compares the reply without `success` and `path`, and what the file holds then.
+/// Writes to a file that contains `before`. Compares the reply without `success` and `path`, and
+/// the new content.
 async fn check(before: &str, mut input: Value, expected: Value, after: &str) {
     let bench = Bench::new();
     let path = bench.write("file.txt", before).to_str().unwrap().to_owned();
@@ -32,7 +33,7 @@ fn lines(range: std::ops::RangeInclusive<u64>) -> String {
 }
 
 #[tokio::test]
-async fn every_example_of_the_seed() {
+async fn seed_examples_return_the_documented_replies() {
     check(
         "old",
         json!({"data": "Hello\nWorld\n"}),
@@ -55,7 +56,7 @@ async fn every_example_of_the_seed() {
 }
 
 #[tokio::test]
-async fn lines_past_the_end_are_padded_up_to_a_thousand() {
+async fn insertion_past_the_end_pads_up_to_a_thousand_lines() {
     let pad = |count| "\n".repeat(count);
     for (line, at, after) in [
         (0, 1, "X\na\n".to_owned()),
@@ -88,7 +89,7 @@ async fn ranges_past_the_end_are_clamped() {
 }
 
 #[tokio::test]
-async fn endings_and_encodings_of_the_file_are_kept() {
+async fn line_endings_and_encoding_are_kept() {
     check(
         "a\r\nb\r\n",
         json!({"data": "X\nY\n", "start_line": 2}),
@@ -105,7 +106,7 @@ async fn endings_and_encodings_of_the_file_are_kept() {
 }
 
 #[tokio::test]
-async fn files_and_directories_are_made() {
+async fn missing_files_and_directories_are_created() {
     let bench = Bench::new();
     for input in [
         json!({"path": "new/deep/a", "data": "1\n"}),
@@ -118,7 +119,7 @@ async fn files_and_directories_are_made() {
 }
 
 #[tokio::test]
-async fn errors_carry_success_and_path() {
+async fn errors_have_success_and_path() {
     let bench = Bench::new();
     let path = bench.write("f", "a\n").to_str().unwrap().to_owned();
     let error = |text: &str| Err(json!({"success": false, "error": text, "path": path}));
@@ -147,7 +148,7 @@ async fn errors_carry_success_and_path() {
 }
 
 #[tokio::test]
-async fn sensitive_targets_are_asked_for() {
+async fn sensitive_targets_need_approval() {
     let bench = Bench::new();
     let input = json!({"path": "home/.ssh/authorized_keys", "data": "k"});
     let refused = bench.call_as(bench.agent_call("a"), "write", input).await.unwrap_err();

@@ -1,10 +1,11 @@
-#![allow(clippy::disallowed_methods, reason = "tests set up their own world")]
+#![allow(clippy::disallowed_methods, reason = "tests prepare their own files")]
 
 use serde_json::{Value, json};
 
 use crate::testing::Bench;
 
-/// Patches a file that holds `before`; compares the reply without `patched` and `path`, and what the file holds then.
+/// Patches a file that contains `before`. Compares the reply without `patched` and `path`, and the
+/// new content.
 async fn check(before: &str, patch: &str, fuzz: u8, extra: Value, after: &str) {
     let bench = Bench::new();
     let path = bench.write("src/version.ts", before);
@@ -15,7 +16,7 @@ async fn check(before: &str, patch: &str, fuzz: u8, extra: Value, after: &str) {
     assert_eq!(bench.read("src/version.ts"), after, "{patch}");
 }
 
-/// The error of a patch that must leave the file as it is.
+/// Returns the error of a patch that must not change the file.
 async fn rejected(before: &str, patch: &str) -> String {
     let bench = Bench::new();
     bench.write("f", before);
@@ -25,7 +26,7 @@ async fn rejected(before: &str, patch: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_seeds_own_example_applies_although_its_counts_are_wrong() {
+async fn seed_example_applies_despite_wrong_counts() {
     let patch = "@@ -1,3 +1,3 @@\n-const version = \"1.0.0\";\n+const version = \"1.1.0\";\n";
     let rest = "export default version;\nconst other = 1;\n";
     let file = |version: &str| format!("const version = \"{version}\";\n{rest}");
@@ -33,7 +34,7 @@ async fn the_seeds_own_example_applies_although_its_counts_are_wrong() {
 }
 
 #[tokio::test]
-async fn hunks_that_moved_are_named() {
+async fn moved_hunks_are_reported() {
     let patch = "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n";
     let moved = |offset: i64, fuzz: u8| json!({"moved": [{"hunk": 1, "offset": offset, "fuzz": fuzz}]});
     check("a\nb\nc\n", patch, 0, json!({}), "a\nB\nc\n").await;
@@ -51,12 +52,12 @@ async fn several_hunks_apply_together_or_not_at_all() {
     assert_eq!(
         rejected(&file, &patch("eleventy")).await,
         "hunk 2 (@@ -18,1 +18,1 @@) does not fit; nothing was changed\nexpected:\n  eleventy\nfound at line 18:\n  18\n\
-         (read the file again and make the patch from what it holds now)"
+         (read the file again and make the patch from its current content)"
     );
 }
 
 #[tokio::test]
-async fn endings_encodings_and_final_newlines_are_kept() {
+async fn line_endings_encoding_and_final_newline_are_kept() {
     check("a\r\nb\r\n", "@@ -1,2 +1,2 @@\n a\n-b\n+B\n", 0, json!({}), "a\r\nB\r\n").await;
     let no_newline =
         "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+B\n\\ No newline at end of file\n";
@@ -76,7 +77,7 @@ async fn endings_encodings_and_final_newlines_are_kept() {
 }
 
 #[tokio::test]
-async fn headers_make_and_delete_files() {
+async fn headers_create_and_delete_files() {
     let bench = Bench::new();
     let path = bench.workspace().join("new/deep.txt");
     let create = json!({"path": "new/deep.txt", "patch": "--- /dev/null\n+++ b/new/deep.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n"});
@@ -86,7 +87,7 @@ async fn headers_make_and_delete_files() {
     assert_eq!(
         bench.call("tool::apply_patch", create).await,
         Err(
-            json!({"error": "the patch creates the file, but it exists and is not empty (send a patch against what the file holds)"})
+            json!({"error": "the patch creates the file, but it exists and is not empty (send a patch against the current content)"})
         )
     );
     let delete = |lines: &str| json!({"path": "new/deep.txt", "patch": format!("--- a/new/deep.txt\n+++ /dev/null\n{lines}")});
@@ -103,7 +104,7 @@ async fn headers_make_and_delete_files() {
 }
 
 #[tokio::test]
-async fn errors_say_what_is_wrong() {
+async fn errors_state_the_cause() {
     assert!(
         rejected("a\n", "hello").await.starts_with("the patch has no hunk"),
         "{}",
@@ -124,7 +125,7 @@ async fn errors_say_what_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn patches_at_the_same_time_do_not_lose_each_other() {
+async fn concurrent_patches_are_all_kept() {
     let bench = std::sync::Arc::new(Bench::new());
     let file: String = (1..=200).map(|number| format!("line {number}\n")).collect();
     bench.write("f", &file);

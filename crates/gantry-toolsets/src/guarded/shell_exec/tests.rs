@@ -1,4 +1,4 @@
-#![allow(clippy::disallowed_methods, reason = "tests set up their own world")]
+#![allow(clippy::disallowed_methods, reason = "tests prepare their own files")]
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -27,7 +27,7 @@ fn script(path: &Path, text: &str) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-/// Puts a secret into the home, which lies beside the workspace.
+/// Puts a secret into the home directory, which is next to the workspace.
 fn with_secret(parts: &mut MachineParts) {
     let home = parts.temp_dir.parent().unwrap().join("home");
     std::fs::create_dir_all(home.join(".ssh")).unwrap();
@@ -35,7 +35,7 @@ fn with_secret(parts: &mut MachineParts) {
 }
 
 #[tokio::test]
-async fn runs_programs_without_a_shell() {
+async fn programs_run_without_a_shell() {
     let bench = Bench::new();
     bench.write("my-project/a b.txt", "hello\n");
     assert_eq!(
@@ -54,7 +54,7 @@ async fn runs_programs_without_a_shell() {
 }
 
 #[tokio::test]
-async fn only_bare_names_of_the_list_run() {
+async fn only_allow_listed_bare_names_run() {
     assert_eq!(super::ALLOWED.len(), 40);
     let bench = Bench::with(|parts| parts.shell.allow = vec!["true".into(), "/bin/false".into()]);
     for path in ["git", "bin/git", "rm"] {
@@ -78,7 +78,9 @@ async fn only_bare_names_of_the_list_run() {
     }
     assert_eq!(
         exec(&bench, &[]).await,
-        Err(json!({"error": "argv is empty (its first element names the program, as in [\"ls\", \"-l\"])"}))
+        Err(
+            json!({"error": "argv must not be empty (the first element is the program, as in [\"ls\", \"-l\"])"})
+        )
     );
     assert_eq!(exec(&bench, &["true"]).await, Ok(reply("", "", 0)));
     let invalid = exec(&bench, &["echo", "a\0b"]).await;
@@ -86,7 +88,7 @@ async fn only_bare_names_of_the_list_run() {
 }
 
 #[tokio::test]
-async fn programs_come_only_from_where_commands_cannot_write() {
+async fn programs_in_writable_directories_are_ignored() {
     let bench = Bench::with(|parts| {
         let root = parts.temp_dir.parent().unwrap().to_owned();
         parts.shell.path = ["workspace", "workspace/bin", "tmp", "cache", "alias", "tools"]
@@ -107,17 +109,14 @@ async fn programs_come_only_from_where_commands_cannot_write() {
     assert_eq!(exec(&bench, &["echo", "real"]).await, Ok(reply("real\n", "", 0)));
     assert_eq!(exec(&bench, &["own"]).await, Ok(reply("own\n", "", 0)));
     let error = exec(&bench, &["planted"]).await.unwrap_err();
-    assert!(
-        error["error"].as_str().unwrap().starts_with("command not found: planted is in none of "),
-        "{error}"
-    );
-    // Also by its directory, the working directory and the PATH it would be found.
+    assert!(error["error"].as_str().unwrap().starts_with("command not found: planted is not in "), "{error}");
+    // It is not found through its directory, the working directory or PATH either.
     let inside = json!({"argv": ["planted"], "cwd": "bin"});
     assert_eq!(bench.call("tool::shell_exec", inside).await, Err(error));
 }
 
 #[tokio::test]
-async fn the_sandbox_lets_read_the_system_and_write_the_workspace_only() {
+async fn sandbox_allows_reading_the_system_and_writing_the_workspace_only() {
     let bench = Bench::with(with_secret);
     let root = bench.folder.path().canonicalize().unwrap();
     let home = root.join("home").to_str().unwrap().to_owned();
@@ -152,7 +151,7 @@ async fn the_sandbox_lets_read_the_system_and_write_the_workspace_only() {
 }
 
 #[tokio::test]
-async fn what_the_operator_configures_can_be_read_and_written() {
+async fn configured_paths_can_be_read_and_written() {
     let bench = Bench::with(|parts| {
         with_secret(parts);
         let root = parts.temp_dir.parent().unwrap().to_owned();
@@ -168,7 +167,7 @@ async fn what_the_operator_configures_can_be_read_and_written() {
 }
 
 #[tokio::test]
-async fn the_data_directory_stays_closed_inside_a_workspace() {
+async fn data_directory_inside_the_workspace_stays_closed() {
     let bench = Bench::new();
     std::fs::write(bench.data().join("token"), "secret").unwrap();
     let root = bench.data().parent().unwrap().to_owned();
@@ -184,7 +183,7 @@ async fn the_data_directory_stays_closed_inside_a_workspace() {
 }
 
 #[tokio::test]
-async fn the_environment_is_exactly_the_list_and_a_private_tmpdir() {
+async fn environment_has_only_allowed_variables_and_a_private_tmpdir() {
     let bench = Bench::with(|parts| {
         let names = [
             "PATH",
@@ -217,7 +216,7 @@ async fn the_environment_is_exactly_the_list_and_a_private_tmpdir() {
 }
 
 #[tokio::test]
-async fn the_network_follows_the_policy() {
+async fn network_policy_is_applied() {
     let code = ["python3", "-c", "import socket; socket.socket(); print('open')"];
     let open = Bench::new();
     assert_eq!(exec(&open, &code).await, Ok(reply("open\n", "", 0)));
@@ -231,7 +230,7 @@ async fn the_network_follows_the_policy() {
 }
 
 #[tokio::test]
-async fn output_is_cut_at_its_limits_and_never_inside_a_character() {
+async fn output_is_truncated_at_its_limits_between_characters() {
     let bench = Bench::new();
     let code = |out: usize, err: usize| {
         format!("import sys; sys.stdout.write('x' * {out}); sys.stderr.write('y' * {err})")
@@ -254,7 +253,7 @@ async fn output_is_cut_at_its_limits_and_never_inside_a_character() {
 }
 
 #[tokio::test]
-async fn a_timeout_ends_the_program_and_all_it_started() {
+async fn timeout_kills_the_program_and_its_children() {
     let bench = Bench::new();
     let code = "import subprocess, sys, time\nsubprocess.Popen(['sleep', '60'])\nprint('begun', flush=True)\ntime.sleep(60)";
     let began = Instant::now();
@@ -272,7 +271,7 @@ async fn a_timeout_ends_the_program_and_all_it_started() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_ends_its_program_and_leaves_nothing() {
+async fn cancelled_call_kills_its_program_and_cleans_up() {
     let bench = Bench::new();
     let mut call = bench.operator_call();
     call.deadline = Some(Instant::now() + Duration::from_millis(500));
@@ -284,7 +283,7 @@ async fn a_cancelled_call_ends_its_program_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn the_working_directory_stays_in_the_workspace() {
+async fn working_directory_must_be_in_the_workspace() {
     let bench = Bench::new();
     symlink("/etc", bench.workspace().join("out")).unwrap();
     std::fs::create_dir(bench.workspace().join("in")).unwrap();
@@ -304,7 +303,7 @@ async fn the_working_directory_stays_in_the_workspace() {
 }
 
 #[tokio::test]
-async fn an_operator_can_switch_the_sandbox_off() {
+async fn operator_can_turn_the_sandbox_off() {
     let bench = Bench::with(|parts| {
         with_secret(parts);
         parts.shell.sandbox = SandboxMode::Off;
@@ -314,7 +313,7 @@ async fn an_operator_can_switch_the_sandbox_off() {
 }
 
 #[tokio::test]
-async fn git_works_although_its_global_configuration_cannot_be_read() {
+async fn git_works_without_its_global_configuration() {
     let change = |parts: &mut MachineParts, readable: bool| {
         with_secret(parts);
         let global = parts.temp_dir.parent().unwrap().join("home/.gitconfig");
@@ -333,10 +332,10 @@ async fn git_works_although_its_global_configuration_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_confined_is_refused_unless_the_operator_says_otherwise() {
+async fn command_that_cannot_be_confined_is_denied_unless_the_sandbox_is_off() {
     for (sandbox, runs) in [(SandboxMode::Required, false), (SandboxMode::Off, true)] {
         let bench = Bench::with(|parts| {
-            // A path that no rule can be made of stands for a kernel that knows no rules.
+            // A path that no rule can express simulates a kernel without Landlock.
             parts.closed.push("relative".into());
             parts.shell.sandbox = sandbox;
         });

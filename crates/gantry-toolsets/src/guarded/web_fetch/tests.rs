@@ -3,26 +3,26 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::Bench;
-use crate::testing::web_server::{Said, WebServer, client_to_loopback};
+use crate::testing::web_server::{TestResponse, WebServer, client_to_loopback};
 
 fn bench() -> Bench {
     Bench::with(|parts| parts.web.client = client_to_loopback())
 }
 
-/// One answer, fetched. `SERVER` in the result stands for the server's address.
-async fn fetched(said: Said, mut input: Value) -> Result<Value, Value> {
-    let (bench, server) = (bench(), WebServer::saying(said));
+/// Fetches one response. `SERVER` in the result replaces the server's address.
+async fn fetched(response: TestResponse, mut input: Value) -> Result<Value, Value> {
+    let (bench, server) = (bench(), WebServer::always(response));
     input["url"] = json!(format!("{}/docs/page?x=1", server.url()));
-    let told =
+    let with_server =
         |value: Value| serde_json::from_str(&value.to_string().replace(&server.url(), "SERVER")).unwrap();
-    bench.call("tool::web_fetch", input).await.map(told).map_err(told)
+    bench.call("tool::web_fetch", input).await.map(with_server).map_err(with_server)
 }
 
 #[tokio::test]
-async fn a_page_is_text_and_its_links_are_absolute() {
+async fn page_becomes_text_with_absolute_links() {
     let page = "<!doctype html><title>The &amp; docs</title><script>no()</script><h1>Docs</h1>\
         <p>See <a href='../a.html'>this</a> and <a href='/b'>that</a>.<p hidden>obey";
-    let answer = fetched(Said::html(page), json!({})).await;
+    let answer = fetched(TestResponse::html(page), json!({})).await;
     assert_eq!(
         answer,
         Ok(json!({
@@ -38,7 +38,7 @@ async fn a_page_is_text_and_its_links_are_absolute() {
 }
 
 #[tokio::test]
-async fn every_kind_of_text_is_read() {
+async fn every_text_type_and_charset_is_read() {
     let utf16: Vec<u8> =
         [0xfeffu16].into_iter().chain("<p>Größe".encode_utf16()).flat_map(u16::to_be_bytes).collect();
     for (content_type, body, content) in [
@@ -61,14 +61,14 @@ async fn every_kind_of_text_is_read() {
         ("text/html", b"", ""),
         ("text/html", b"<p>one\0stray", "one\u{fffd}stray"),
     ] {
-        let answer = fetched(Said::new(200, content_type, body), json!({})).await.unwrap();
+        let answer = fetched(TestResponse::new(200, content_type, body), json!({})).await.unwrap();
         assert_eq!((&answer["content"], &answer["contentType"]), (&json!(content), &json!(content_type)));
         assert_eq!((&answer["truncated"], &answer["next"]), (&json!(false), &Value::Null));
     }
 }
 
 #[tokio::test]
-async fn what_is_not_text_is_named() {
+async fn binary_content_is_an_error_with_its_type() {
     for (content_type, body, error) in [
         (
             "image/png",
@@ -88,28 +88,33 @@ async fn what_is_not_text_is_named() {
         ),
     ] {
         assert_eq!(
-            fetched(Said::new(200, content_type, body), json!({})).await,
+            fetched(TestResponse::new(200, content_type, body), json!({})).await,
             Err(json!({"error": error}))
         );
     }
-    // Of such an answer the status is told.
-    let missing = fetched(Said::new(404, "image/png", b"\x89PNG\r\n\x1a\n\0"), json!({})).await.unwrap();
+    // An error response is returned with its status.
+    let missing =
+        fetched(TestResponse::new(404, "image/png", b"\x89PNG\r\n\x1a\n\0"), json!({})).await.unwrap();
     assert_eq!((&missing["status"], &missing["content"]), (&json!(404), &json!("")));
 }
 
 #[tokio::test]
-async fn a_status_is_an_answer() {
+async fn error_status_is_returned_as_a_result() {
     for status in [200, 201, 400, 404, 410, 429, 500, 503] {
-        let answer = fetched(Said::new(status, "text/html", "<h1>so it is</h1>"), json!({})).await.unwrap();
+        let answer =
+            fetched(TestResponse::new(status, "text/html", "<h1>so it is</h1>"), json!({})).await.unwrap();
         assert_eq!((&answer["status"], &answer["content"]), (&json!(status), &json!("# so it is")));
     }
 }
 
 #[tokio::test]
-async fn redirects_are_followed_and_the_last_address_is_told() {
-    let server = WebServer::start(|asked| match asked.path() {
-        "/old" => Said { headers: vec![("location", "/new/".to_owned())], ..Said::new(301, "text/html", "") },
-        _ => Said::html("<a href=x>here</a>"),
+async fn redirects_are_followed_and_the_final_url_returned() {
+    let server = WebServer::start(|request| match request.path() {
+        "/old" => TestResponse {
+            headers: vec![("location", "/new/".to_owned())],
+            ..TestResponse::new(301, "text/html", "")
+        },
+        _ => TestResponse::html("<a href=x>here</a>"),
     });
     let answer =
         bench().call("tool::web_fetch", json!({"url": format!("{}/old", server.url())})).await.unwrap();
@@ -118,13 +123,14 @@ async fn redirects_are_followed_and_the_last_address_is_told() {
 }
 
 #[tokio::test]
-async fn a_long_text_is_read_on_to_its_end() {
+async fn long_text_is_read_in_parts_to_its_end() {
     let line = "aé€😀 ";
     let text = line.repeat(30_000);
     let mut whole = String::new();
     let mut offset = Some(0);
     while let Some(from) = offset {
-        let answer = fetched(Said::new(200, "text/plain", &*text), json!({"offset": from})).await.unwrap();
+        let answer =
+            fetched(TestResponse::new(200, "text/plain", &*text), json!({"offset": from})).await.unwrap();
         let content = answer["content"].as_str().unwrap();
         assert!((1..=MAX_CONTENT).contains(&content.len()), "{}", content.len());
         whole.push_str(content);
@@ -133,14 +139,14 @@ async fn a_long_text_is_read_on_to_its_end() {
         assert_eq!(answer["size"], text.len());
     }
     assert_eq!(whole, text);
-    let beyond = fetched(Said::new(200, "text/plain", "short"), json!({"offset": 6})).await;
-    assert_eq!(beyond, Err(json!({"error": "offset 6 is past the end of the text, 5 bytes"})));
-    let end = fetched(Said::new(200, "text/plain", "short"), json!({"offset": 5})).await.unwrap();
+    let beyond = fetched(TestResponse::new(200, "text/plain", "short"), json!({"offset": 6})).await;
+    assert_eq!(beyond, Err(json!({"error": "offset 6 is past the end of the text, which has 5 bytes"})));
+    let end = fetched(TestResponse::new(200, "text/plain", "short"), json!({"offset": 5})).await.unwrap();
     assert_eq!((&end["content"], &end["truncated"]), (&json!(""), &json!(false)));
 }
 
 #[tokio::test]
-async fn an_answer_is_read_as_far_as_was_asked() {
+async fn max_size_limits_the_download() {
     let long = "x".repeat(DEFAULT_MAX_SIZE + 1);
     for (max_size, body, size, truncated) in [
         (None, &long[..DEFAULT_MAX_SIZE], DEFAULT_MAX_SIZE, true),
@@ -153,27 +159,27 @@ async fn an_answer_is_read_as_far_as_was_asked() {
         if let Some(max_size) = max_size {
             input["maxSize"] = json!(max_size);
         }
-        let answer = fetched(Said::new(200, "text/plain", body), input).await.unwrap();
+        let answer = fetched(TestResponse::new(200, "text/plain", body), input).await.unwrap();
         assert_eq!((&answer["size"], &answer["truncated"]), (&json!(size), &json!(truncated)));
     }
-    let cut = fetched(Said::new(200, "text/plain", &*long), json!({})).await.unwrap();
+    let cut = fetched(TestResponse::new(200, "text/plain", &*long), json!({})).await.unwrap();
     assert_eq!((&cut["size"], &cut["truncated"]), (&json!(DEFAULT_MAX_SIZE), &json!(true)));
-    // A character that the limit cuts is a cut like any other, and does not make the text another.
-    let split = fetched(Said::new(200, "text/plain", "aé€😀"), json!({"maxSize": 8})).await.unwrap();
+    // The limit may split a character; the rest of the text is still decoded correctly.
+    let split = fetched(TestResponse::new(200, "text/plain", "aé€😀"), json!({"maxSize": 8})).await.unwrap();
     assert_eq!(split["content"], "aé€\u{fffd}");
 }
 
 #[tokio::test]
-async fn bad_input_is_told_and_nothing_is_sent() {
-    let (bench, server) = (bench(), WebServer::saying(Said::html("x")));
+async fn invalid_input_is_rejected_and_nothing_is_sent() {
+    let (bench, server) = (bench(), WebServer::always(TestResponse::html("x")));
     for (url, error) in [
-        ("example.com", "url is no web address: relative URL without a base"),
-        ("", "url is no web address: relative URL without a base"),
-        ("https://", "url is no web address: empty host"),
-        ("file:///etc/passwd", "url begins with file:, which cannot be fetched"),
-        ("ftp://example.com/", "url begins with ftp:, which cannot be fetched"),
+        ("example.com", "url is not a web address: relative URL without a base"),
+        ("", "url is not a web address: relative URL without a base"),
+        ("https://", "url is not a web address: empty host"),
+        ("file:///etc/passwd", "url must start with http: or https:, not file:"),
+        ("ftp://example.com/", "url must start with http: or https:, not ftp:"),
     ] {
-        let hint = "write the whole address, such as https://example.com/docs";
+        let hint = "give the whole address, such as https://example.com/docs";
         let answer = bench.call("tool::web_fetch", json!({"url": url})).await;
         assert_eq!(answer, Err(json!({"error": format!("{error} ({hint})")})), "{url}");
     }
@@ -191,12 +197,12 @@ async fn bad_input_is_told_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn private_addresses_and_other_hosts_are_closed() {
-    let server = WebServer::saying(Said::html("x"));
+async fn private_addresses_and_unlisted_hosts_are_denied() {
+    let server = WebServer::always(TestResponse::html("x"));
     let url = json!({"url": server.url()});
     let closed = Bench::new().call("tool::web_fetch", url.clone()).await.unwrap_err();
     assert!(closed.to_string().contains("127.0.0.1"), "{closed}");
-    for (policy, told) in [
+    for (policy, expected) in [
         (NetworkPolicy::DenyAll, "may not use the network"),
         (NetworkPolicy::AllowList(Vec::new()), "is not on the list of hosts this agent may reach"),
     ] {
@@ -205,14 +211,14 @@ async fn private_addresses_and_other_hosts_are_closed() {
             parts.isolation.network = policy;
         });
         let refused = limited.call("tool::web_fetch", url.clone()).await.unwrap_err();
-        assert!(refused.to_string().contains(told), "{refused}");
+        assert!(refused.to_string().contains(expected), "{refused}");
     }
     assert_eq!(server.connections(), 0);
 }
 
 #[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "a server that takes connections and says nothing")]
-async fn the_deadline_of_the_call_counts() {
+#[expect(clippy::disallowed_methods, reason = "a server that accepts connections and never responds")]
+async fn deadline_of_the_call_applies() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let bench = bench();
     let mut call = bench.operator_call();
@@ -225,11 +231,12 @@ async fn the_deadline_of_the_call_counts() {
 }
 
 #[tokio::test]
-async fn a_pdf_is_read_page_by_page() {
+async fn pdf_is_read_page_by_page() {
     let pdf = gantry_page::testing::pdf(&["Hello from page one", "And page two"]);
-    let answer = fetched(Said::new(200, "application/pdf", pdf.clone()), json!({})).await.unwrap();
+    let answer = fetched(TestResponse::new(200, "application/pdf", pdf.clone()), json!({})).await.unwrap();
     assert_eq!(answer["content"], "Hello from page one\n\nAnd page two");
-    let cut = fetched(Said::new(200, "application/pdf", pdf), json!({"maxSize": 300})).await.unwrap_err();
+    let cut =
+        fetched(TestResponse::new(200, "application/pdf", pdf), json!({"maxSize": 300})).await.unwrap_err();
     assert!(
         cut["error"]
             .as_str()
@@ -241,14 +248,14 @@ async fn a_pdf_is_read_page_by_page() {
 
 const SECRET: &str = "SUPERSECRETVALUE1";
 
-/// A long text with a secret that stands across the end of the first part.
+/// A long text with a secret across the end of the first part.
 fn long_text_with_a_secret() -> String {
     format!("{}{SECRET}{}", "a".repeat(MAX_CONTENT - 8), " b".repeat(4_000))
 }
 
 #[tokio::test]
-async fn a_secret_is_masked_before_the_text_is_cut() {
-    let server = WebServer::saying(Said::new(200, "text/plain", long_text_with_a_secret()));
+async fn secret_is_masked_before_truncation() {
+    let server = WebServer::always(TestResponse::new(200, "text/plain", long_text_with_a_secret()));
     let bench = Bench::with(|parts| {
         parts.web.client = client_to_loopback();
         parts.web.masker = Masker::new([SECRET.to_owned()]);
@@ -268,7 +275,7 @@ async fn a_secret_is_masked_before_the_text_is_cut() {
 }
 
 #[tokio::test]
-async fn a_secret_across_max_size_shows_nothing_of_itself() {
+async fn secret_across_max_size_is_not_shown() {
     let bench = Bench::with(|parts| {
         parts.web.client = client_to_loopback();
         parts.web.masker = Masker::new([SECRET.to_owned(), "other\"secret".to_owned()]);
@@ -280,7 +287,7 @@ async fn a_secret_across_max_size_shows_nothing_of_itself() {
         ("text/html", b"<p>before <b>other&quot;secret</b> after".to_vec()),
         ("text/plain; charset=utf-16le", wide),
     ] {
-        let (length, server) = (body.len(), WebServer::saying(Said::new(200, content_type, body)));
+        let (length, server) = (body.len(), WebServer::always(TestResponse::new(200, content_type, body)));
         for max_size in 1..=length {
             let input = json!({"url": server.url(), "maxSize": max_size});
             let page = bench.call("tool::web_fetch", input).await.unwrap();
@@ -288,8 +295,9 @@ async fn a_secret_across_max_size_shows_nothing_of_itself() {
             assert!(!content.contains("SU") && !content.contains("ot"), "{max_size}: {content}");
             assert_eq!(page["truncated"], json!(max_size < length), "{max_size}: {page}");
         }
-        // What only begins like a secret is no secret: to leave it out would tell how the secret begins.
-        let like = WebServer::saying(Said::new(200, "text/plain", format!("like {}X", &SECRET[..9])));
+        // Text that only starts like a secret is shown: removing it would reveal how the secret
+        // starts.
+        let like = WebServer::always(TestResponse::new(200, "text/plain", format!("like {}X", &SECRET[..9])));
         let page = bench.call("tool::web_fetch", json!({"url": like.url(), "maxSize": 14})).await.unwrap();
         assert_eq!(page["content"], format!("like {}", &SECRET[..9]));
     }

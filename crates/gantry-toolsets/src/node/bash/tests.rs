@@ -12,7 +12,7 @@ async fn bash(bench: &Bench, input: Value) -> Value {
     bench.call("Bash", input).await.unwrap()
 }
 
-/// Waits until nothing runs whose command line holds the marker.
+/// Waits until no process has the marker in its command line.
 async fn gone(marker: &str) {
     let runs = || {
         let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -27,7 +27,7 @@ async fn gone(marker: &str) {
 }
 
 #[tokio::test]
-async fn a_completed_command_has_every_field() {
+async fn completed_command_returns_every_field() {
     let bench = Bench::new();
     let mut answer = bash(&bench, json!({"command": "echo out; echo err >&2; echo end"})).await;
     let object = answer.as_object_mut().unwrap();
@@ -47,7 +47,7 @@ async fn a_completed_command_has_every_field() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_command_is_told_and_is_no_error() {
+async fn exit_status_is_returned_and_is_not_an_error() {
     let bench = Bench::new();
     for (command, expected) in [
         ("exit 0", json!(["completed", 0, null, false])),
@@ -57,20 +57,20 @@ async fn the_end_of_a_command_is_told_and_is_no_error() {
         ("command-that-is-not-there", json!(["failed", 127, null, false])),
     ] {
         let answer = bash(&bench, json!({"command": command})).await;
-        let told = json!([answer["status"], answer["exitCode"], answer["signal"], answer["timedOut"]]);
-        assert_eq!(told, expected, "{command}: {answer}");
+        let shown = json!([answer["status"], answer["exitCode"], answer["signal"], answer["timedOut"]]);
+        assert_eq!(shown, expected, "{command}: {answer}");
     }
 }
 
 #[tokio::test]
-async fn a_timeout_ends_the_command_and_all_it_started() {
+async fn timeout_kills_the_command_and_its_children() {
     let bench = Bench::new();
     let marker = format!("97{}", std::process::id());
     let command = format!("echo begun; sleep {marker} & sleep {marker}");
     let answer = bash(&bench, json!({"command": command, "timeout": 700})).await;
-    let told =
+    let shown =
         json!([answer["status"], answer["exitCode"], answer["signal"], answer["timedOut"], answer["output"]]);
-    assert_eq!(told, json!(["failed", null, "SIGTERM", true, "begun\n"]), "{answer}");
+    assert_eq!(shown, json!(["failed", null, "SIGTERM", true, "begun\n"]), "{answer}");
     gone(&marker).await;
 
     let deaf = "trap '' TERM; while :; do sleep 0.05; done";
@@ -82,7 +82,7 @@ async fn a_timeout_ends_the_command_and_all_it_started() {
 }
 
 #[test]
-fn the_time_limit_depends_on_how_the_command_runs() {
+fn default_timeout_depends_on_background() {
     let limit = |input: Value| {
         let mut whole = json!({"command": "x"});
         whole.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
@@ -97,7 +97,7 @@ fn the_time_limit_depends_on_how_the_command_runs() {
 }
 
 #[test]
-fn yielding_is_clamped_not_refused() {
+fn yield_time_is_clamped() {
     let cases =
         [(-5.0, 10), (0.0, 10), (9.9, 10), (10.0, 10), (11.0, 11), (120_000.0, 120_000), (1e300, 120_000)];
     for (asked, expected) in cases {
@@ -106,7 +106,7 @@ fn yielding_is_clamped_not_refused() {
 }
 
 #[tokio::test]
-async fn the_longest_timeout_and_none_are_no_problem() {
+async fn longest_and_missing_timeout_work() {
     let bench = Bench::new();
     for timeout in [0, 9_007_199_254_740_991_u64] {
         let answer = bash(&bench, json!({"command": "sleep 0.05", "timeout": timeout})).await;
@@ -115,12 +115,12 @@ async fn the_longest_timeout_and_none_are_no_problem() {
 }
 
 #[tokio::test]
-async fn empty_commands_and_bad_directories_are_errors() {
+async fn empty_commands_and_invalid_directories_are_errors() {
     let bench = Bench::new();
     bench.write("file", "");
     for (input, expected) in [
-        (json!({"command": ""}), "command is empty"),
-        (json!({"command": " \n\t"}), "command is empty"),
+        (json!({"command": ""}), "command must not be empty"),
+        (json!({"command": " \n\t"}), "command must not be empty"),
         (json!({"command": "ls", "workdir": "missing"}), "no such file or directory: missing"),
         (json!({"command": "ls", "workdir": "file"}), "not a directory: file"),
         (json!({"command": "a\0b"}), "invalid command: an argument contains a NUL byte"),
@@ -134,7 +134,7 @@ async fn empty_commands_and_bad_directories_are_errors() {
 }
 
 #[tokio::test]
-async fn the_working_directory_is_resolved() {
+async fn working_directory_is_resolved() {
     let bench = Bench::new();
     let sub = bench.write("sub/f", "").parent().unwrap().to_owned();
     std::os::unix::fs::symlink("sub", bench.workspace().join("link")).unwrap();
@@ -148,7 +148,7 @@ async fn the_working_directory_is_resolved() {
 }
 
 #[tokio::test]
-async fn the_users_login_shell_runs_the_command() {
+async fn login_shell_of_the_user_runs_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let shell = folder.path().join("myshell");
     std::fs::write(&shell, "#!/bin/sh\nprintf '[%s]' \"$@\"\n").unwrap();
@@ -168,14 +168,14 @@ async fn the_users_login_shell_runs_the_command() {
 }
 
 #[tokio::test]
-async fn a_command_that_begins_with_a_sign_is_no_option() {
+async fn command_that_starts_with_a_sign_is_not_an_option() {
     let bench = Bench::with(|parts| set_variable(parts, "SHELL", "/bin/sh"));
     let answer = bash(&bench, json!({"command": "-x 2>/dev/null || echo ran"})).await;
     assert_eq!(answer["output"], "ran\n");
 }
 
 #[tokio::test]
-async fn gantrys_own_variables_and_provider_keys_stay_behind() {
+async fn gantry_variables_and_provider_keys_are_not_inherited() {
     let bench = Bench::with(|parts| {
         set_variable(parts, "GANTRY_TOKEN", "t");
         set_variable(parts, "ANTHROPIC_API_KEY", "k");
@@ -192,7 +192,7 @@ async fn foreground_standard_input_is_empty() {
 }
 
 #[tokio::test]
-async fn output_keeps_its_last_characters_and_the_log_the_whole() {
+async fn output_keeps_its_tail_and_the_log_keeps_everything() {
     let bench = Bench::new();
     let print = |count: usize| json!({"command": format!("printf 'first\\n'; head -c {} /dev/zero | tr '\\0' x", count - 6)});
     let exact = bash(&bench, print(200_000)).await;
@@ -238,7 +238,7 @@ async fn background_returns_at_once_with_a_session() {
 }
 
 #[tokio::test]
-async fn yielding_returns_what_ended_in_time_and_backgrounds_the_rest() {
+async fn yielding_returns_a_finished_command_or_backgrounds_it() {
     let bench = Bench::new();
     let fast = bash(&bench, json!({"command": "echo done", "yieldMs": 1e9})).await;
     assert_eq!(json!([fast["status"], fast["output"], fast["exitCode"]]), json!(["completed", "done\n", 0]));
@@ -256,17 +256,17 @@ async fn yielding_returns_what_ended_in_time_and_backgrounds_the_rest() {
 }
 
 #[tokio::test]
-async fn a_one_shot_machine_leaves_nothing_behind() {
+async fn one_shot_machine_runs_nothing_in_the_background() {
     let bench = Bench::with(|parts| parts.one_shot = true);
     let error = bench.call("Bash", json!({"command": "echo x", "background": true})).await;
-    let text = "a single call cannot leave a command running in the background (start `gantry up` and call again, or leave out background)";
+    let text = "this one-shot call cannot run a command in the background (start `gantry up` and call again, or leave background out)";
     assert_eq!(error, Err(json!({"error": text})));
     let answer = bash(&bench, json!({"command": "sleep 0.3; echo end", "yieldMs": 10})).await;
     assert_eq!(json!([answer["status"], answer["output"]]), json!(["completed", "end\n"]));
 }
 
 #[tokio::test]
-async fn cancelling_and_the_deadline_reach_the_process() {
+async fn cancellation_and_deadline_kill_the_process() {
     let bench = Bench::new();
     for (index, extra) in [json!({}), json!({"yieldMs": 60_000})].into_iter().enumerate() {
         for deadline in [false, true] {
@@ -298,7 +298,7 @@ async fn cancelling_and_the_deadline_reach_the_process() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_ends_a_command_that_was_not_told_of_yet() {
+async fn dropped_call_kills_a_command_without_a_session() {
     let bench = Bench::new();
     let marker = format!("99{}", std::process::id());
     let input = json!({"command": format!("sleep {marker}; true"), "yieldMs": 60_000});
@@ -308,7 +308,7 @@ async fn a_dropped_call_ends_a_command_that_was_not_told_of_yet() {
 }
 
 #[tokio::test]
-async fn an_agents_shell_does_not_see_the_data_directory() {
+async fn shell_of_an_agent_cannot_read_the_data_directory() {
     let bench = Bench::new();
     std::fs::write(bench.data().join("key"), "secret").unwrap();
     let input = json!({"command": format!("echo here > f; cat f; cat {}/key", bench.data().display())});
@@ -320,7 +320,7 @@ async fn an_agents_shell_does_not_see_the_data_directory() {
 }
 
 #[tokio::test]
-async fn the_working_directory_is_judged_by_policy() {
+async fn policy_applies_to_the_working_directory() {
     let bench = Bench::with(|parts| parts.shell.sandbox = SandboxMode::Off);
     bench.write(".ssh/config", "");
     std::os::unix::fs::symlink(".ssh", bench.workspace().join("link")).unwrap();
@@ -330,7 +330,7 @@ async fn the_working_directory_is_judged_by_policy() {
 }
 
 #[tokio::test]
-async fn a_shell_without_network_says_so() {
+async fn shell_without_network_reports_it() {
     let bench = Bench::with(|parts| parts.isolation.network = gantry_net::NetworkPolicy::DenyAll);
     let answer = bash(&bench, json!({"command": "echo x"})).await;
     assert_eq!(json!([answer["network"], answer["output"]]), json!(["denied", "x\n"]));

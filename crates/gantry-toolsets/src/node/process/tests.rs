@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::SandboxMode;
 use crate::testing::{Bench, keeper};
 
-/// Starts a session as the operator and gives its id.
+/// Starts a session as the operator and returns its id.
 async fn session(bench: &Bench, command: &str) -> Value {
     session_as(bench, bench.operator_call(), command).await
 }
@@ -35,13 +35,13 @@ async fn end(bench: &Bench, id: &Value) -> Value {
     }
 }
 
-/// Takes a field out, so that the rest can be compared as a whole.
+/// Removes a field, so that the rest can be compared as a whole.
 fn take(answer: &mut Value, name: &str) -> Value {
     answer.as_object_mut().unwrap().shift_remove(name).unwrap_or_else(|| panic!("no {name}"))
 }
 
 #[tokio::test]
-async fn poll_tells_of_running_and_ended_sessions() {
+async fn poll_returns_running_and_ended_sessions() {
     let bench = Bench::new();
     let id = session(&bench, "echo begun; read line; echo got $line; exit 4").await;
     let mut answer = act(&bench, "poll", &id, json!({"waitMs": 10_000})).await.unwrap();
@@ -68,7 +68,7 @@ async fn poll_tells_of_running_and_ended_sessions() {
 }
 
 #[tokio::test]
-async fn a_poll_waits_no_longer_than_it_must() {
+async fn poll_returns_as_soon_as_the_session_ends() {
     let bench = Bench::new();
     let id = session(&bench, "sleep 0.3; exit 0").await;
     let begun = Instant::now();
@@ -82,7 +82,7 @@ async fn a_poll_waits_no_longer_than_it_must() {
 }
 
 #[tokio::test]
-async fn write_feeds_and_close_ends_standard_input() {
+async fn write_sends_to_and_close_ends_standard_input() {
     let bench = Bench::new();
     let id = session(&bench, "cat").await;
     assert_eq!(
@@ -101,7 +101,7 @@ async fn write_feeds_and_close_ends_standard_input() {
 }
 
 #[tokio::test]
-async fn closed_standard_input_takes_nothing() {
+async fn writing_to_closed_standard_input_is_an_error() {
     let bench = Bench::new();
     let id = session(&bench, "sleep 60").await;
     act(&bench, "close", &id, json!({})).await.unwrap();
@@ -114,7 +114,7 @@ async fn closed_standard_input_takes_nothing() {
 }
 
 #[tokio::test]
-async fn the_log_is_read_by_line() {
+async fn log_is_read_by_line() {
     let bench = Bench::new();
     let id = session(&bench, "seq 1 250").await;
     end(&bench, &id).await;
@@ -138,7 +138,7 @@ async fn the_log_is_read_by_line() {
 }
 
 #[tokio::test]
-async fn kill_ends_the_command_and_its_children_for_good() {
+async fn kill_ends_the_command_and_its_children() {
     let bench = Bench::new();
     let id = session(&bench, "trap '' TERM; sleep 60 & echo $!; wait").await;
     let polled = act(&bench, "poll", &id, json!({"waitMs": 10_000})).await.unwrap();
@@ -154,7 +154,7 @@ async fn kill_ends_the_command_and_its_children_for_good() {
 }
 
 #[tokio::test]
-async fn a_log_that_lacks_something_says_so_in_the_words_of_poll() {
+async fn incomplete_log_has_the_warnings_of_poll() {
     let bench = Bench::with(|parts| {
         let options = ProcessesOptions::new(keeper(), parts.temp_dir.join("processes"));
         parts.processes = Processes::new(ProcessesOptions { max_log_bytes: 1_000, ..options });
@@ -162,7 +162,7 @@ async fn a_log_that_lacks_something_says_so_in_the_words_of_poll() {
     let id = session(&bench, "seq 1000").await;
     let polled = end(&bench, &id).await;
     let log = act(&bench, "log", &id, json!({"limit": 1})).await.unwrap();
-    assert_eq!(log["warnings"], json!(["the log lacks 2893 bytes of output"]), "{log}");
+    assert_eq!(log["warnings"], json!(["the log is missing 2893 bytes of output"]), "{log}");
     assert_eq!(log["warnings"], polled["warnings"]);
     let id = session(&bench, "seq 100").await;
     end(&bench, &id).await;
@@ -199,13 +199,13 @@ async fn sessions_are_listed_newest_first() {
 }
 
 #[tokio::test]
-async fn a_session_must_be_named_and_known() {
+async fn missing_and_unknown_sessions_are_errors() {
     let bench = Bench::new();
     for action in ["poll", "log", "write", "submit", "kill", "close"] {
         let error = bench.call("Process", json!({"action": action})).await;
         assert_eq!(
             error,
-            Err(json!({"error": "sessionId is required for every action but \"list\""})),
+            Err(json!({"error": "sessionId is required for every action except \"list\""})),
             "{action}"
         );
         for id in ["nonsense", "6f1d3f0e-4d3b-4b51-9d5c-2f4a0b8a1c77"] {
@@ -219,7 +219,7 @@ async fn a_session_must_be_named_and_known() {
 }
 
 #[tokio::test]
-async fn sessions_belong_to_whoever_started_them_and_the_operator_sees_all() {
+async fn sessions_are_visible_to_their_owner_and_the_operator_only() {
     let bench = Bench::with(|parts| parts.shell.sandbox = SandboxMode::Off);
     let (own, other) = (bench.agent_call("a"), bench.agent_call("b"));
     let mut other_role = own.clone();
@@ -243,7 +243,7 @@ async fn sessions_belong_to_whoever_started_them_and_the_operator_sees_all() {
 }
 
 #[tokio::test]
-async fn a_refusal_tells_nothing_of_where_somebody_elses_session_runs() {
+async fn refusal_does_not_reveal_the_session_of_another_caller() {
     let bench = Bench::new();
     std::fs::create_dir(bench.workspace().join(".ssh")).unwrap();
     let input = json!({"command": "sleep 60", "background": true, "workdir": ".ssh"});
@@ -255,7 +255,7 @@ async fn a_refusal_tells_nothing_of_where_somebody_elses_session_runs() {
 }
 
 #[tokio::test]
-async fn a_timeout_in_the_background_is_told() {
+async fn background_timeout_is_reported() {
     let bench = Bench::new();
     let input = json!({"command": "sleep 60", "background": true, "timeout": 300});
     let id = bench.call("Bash", input).await.unwrap()["sessionId"].clone();
@@ -267,7 +267,7 @@ async fn a_timeout_in_the_background_is_told() {
 }
 
 #[tokio::test]
-async fn cancelling_a_poll_leaves_the_session_alone() {
+async fn cancelling_a_poll_does_not_end_the_session() {
     let bench = Bench::new();
     let id = session(&bench, "sleep 60").await;
     let mut call = bench.operator_call();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde";
 
-/// Reads a file with this content; the answer without path and tag, which are checked here.
+/// Reads a file with this content. Checks path and tag, and returns the rest of the answer.
 async fn read(content: &[u8], mut input: Value) -> Value {
     let bench = Bench::new();
     let path = bench.write("f.txt", content);
@@ -40,7 +40,7 @@ async fn lines_are_numbered_from_the_offset() {
 }
 
 #[tokio::test]
-async fn byte_order_marks_are_understood() {
+async fn byte_order_marks_are_decoded() {
     let utf16: Vec<u8> =
         [0xFEFF].into_iter().chain("ä\nb".encode_utf16()).flat_map(u16::to_be_bytes).collect();
     assert_eq!(read(&utf16, json!({})).await, page("1\tä\n2\tb", 2, 2, None));
@@ -48,7 +48,7 @@ async fn byte_order_marks_are_understood() {
 }
 
 #[tokio::test]
-async fn ten_megabytes_of_text_are_the_limit() {
+async fn text_over_ten_megabytes_is_truncated() {
     const LIMIT: usize = 10 * 1024 * 1024;
     let line = format!("{}\n", "x".repeat(1023));
     let whole = line.repeat(LIMIT / 1024);
@@ -68,7 +68,7 @@ async fn ten_megabytes_of_text_are_the_limit() {
 }
 
 #[tokio::test]
-async fn an_image_is_returned_whole_as_blocks() {
+async fn image_is_returned_as_content_blocks() {
     let bench = Bench::new();
     bench.write("pics/photo.png", PNG);
     let answer = bench.call("Read", json!({"path": "pics/photo.png", "offset": 7, "limit": 0})).await;
@@ -83,7 +83,7 @@ async fn an_image_is_returned_whole_as_blocks() {
 }
 
 #[tokio::test]
-async fn ten_megabytes_of_image_are_the_limit() {
+async fn image_over_ten_megabytes_is_rejected() {
     const LIMIT: usize = 10 * 1024 * 1024;
     let bench = Bench::new();
     let mut image = PNG.to_vec();
@@ -99,7 +99,7 @@ async fn ten_megabytes_of_image_are_the_limit() {
 }
 
 #[tokio::test]
-async fn other_binaries_are_named_by_type_and_size() {
+async fn other_binaries_are_rejected_with_type_and_size() {
     let bench = Bench::new();
     let mut gzip = b"\x1f\x8b\x08\x00".to_vec();
     gzip.resize(5_242_880, 0xFE);
@@ -117,7 +117,7 @@ async fn other_binaries_are_named_by_type_and_size() {
 }
 
 #[tokio::test]
-async fn missing_files_and_directories_are_errors_and_nothing_blocks() {
+async fn missing_files_directories_and_devices_are_errors() {
     let bench = Bench::new();
     std::fs::create_dir(bench.workspace().join("dir")).unwrap();
     for (path, expected) in [
@@ -131,7 +131,7 @@ async fn missing_files_and_directories_are_errors_and_nothing_blocks() {
 }
 
 #[tokio::test]
-async fn unknown_and_wrong_fields_are_the_gates() {
+async fn gate_rejects_unknown_and_invalid_fields() {
     let bench = Bench::new();
     for input in [
         json!({}),
@@ -147,7 +147,7 @@ async fn unknown_and_wrong_fields_are_the_gates() {
 }
 
 #[tokio::test]
-async fn the_data_directory_and_sensitive_paths_are_guarded() {
+async fn data_directory_is_denied_and_sensitive_paths_need_approval() {
     let bench = Bench::new();
     std::fs::write(bench.data().join("key"), "secret").unwrap();
     std::os::unix::fs::symlink(bench.data(), bench.workspace().join("door")).unwrap();
@@ -161,5 +161,5 @@ async fn the_data_directory_and_sensitive_paths_are_guarded() {
         let error = bench.call_as(bench.agent_call("a"), "Read", json!({"path": path})).await.unwrap_err();
         assert_eq!(error["error"]["code"], "approval_needed", "{path}: {error}");
     }
-    assert!(bench.call("Read", json!({"path": "notes"})).await.is_ok(), "the operator may");
+    assert!(bench.call("Read", json!({"path": "notes"})).await.is_ok(), "the operator may read it");
 }

@@ -1,21 +1,22 @@
-//! DuckDuckGo: the page of results that is made for browsers without scripts. There is no key and no JSON, and once it has
-//! been asked too often it wants to see a human.
+//! DuckDuckGo: the HTML results page for browsers without scripts. It has no key and no JSON. After
+//! too many requests it returns a CAPTCHA.
 
 use dom_query::{Document, Selection};
 use gantry_net::{StatusCode, Url};
 
-use super::ask::{Ask, Reply};
-use super::results::{Found, Page, address, one_line};
+use super::provider_request::{ProviderRequest, Reply};
+use super::results::{Page, SearchResult, address, one_line};
 use super::{Query, SearchError, SearchSettings, TimeRange, Topic};
 
-/// A page has some forty kilobytes and a dozen results. More is not looked at, since results that stand in one another are
-/// looked through again and again.
+/// A page has about forty kilobytes and a dozen results. Larger pages are rejected, because nested
+/// results would be searched again and again.
 const MAX_PAGE_BYTES: usize = 256 * 1024;
 const MAX_LOOKED_AT: usize = 100;
 
-pub(super) fn ask(settings: &SearchSettings, query: &Query) -> Result<Ask, SearchError> {
-    let mut ask =
-        Ask::get(&settings.endpoints.duckduckgo, "html/")?.accept("text/html").parameter("q", &query.text);
+pub(super) fn request(settings: &SearchSettings, query: &Query) -> Result<ProviderRequest, SearchError> {
+    let mut request = ProviderRequest::get(&settings.endpoints.duckduckgo, "html/")?
+        .accept("text/html")
+        .parameter("q", &query.text);
     if let Some(range) = query.time_range {
         let range = match range {
             TimeRange::Day => "d",
@@ -23,18 +24,18 @@ pub(super) fn ask(settings: &SearchSettings, query: &Query) -> Result<Ask, Searc
             TimeRange::Month => "m",
             TimeRange::Year => "y",
         };
-        ask = ask.parameter("df", range);
+        request = request.parameter("df", range);
     }
-    Ok(ask)
+    Ok(request)
 }
 
-pub(super) fn read(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
+pub(super) fn parse(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
     if reply.body.len() > MAX_PAGE_BYTES {
-        return Err(SearchError::Odd(format!("the page is longer than {MAX_PAGE_BYTES} bytes")));
+        return Err(SearchError::Unexpected(format!("the page has more than {MAX_PAGE_BYTES} bytes")));
     }
     let document = Document::from(String::from_utf8_lossy(&reply.body).into_owned());
     let is_there = |selector: &str| document.select(selector).exists();
-    // The challenge comes as a success.
+    // The CAPTCHA page has a success status.
     if reply.status == StatusCode::ACCEPTED
         || is_there(".anomaly-modal, .anomaly-modal__modal, #challenge-form")
     {
@@ -55,8 +56,8 @@ pub(super) fn read(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
     if page.results.is_empty() {
         return match is_there(".no-results, .result--no-result") {
             true => Ok(Page::default()),
-            false => Err(SearchError::Odd(
-                "the page holds no results and does not say that there are none".to_owned(),
+            false => Err(SearchError::Unexpected(
+                "the page has no results and no \"no results\" message".to_owned(),
             )),
         };
     }
@@ -68,7 +69,7 @@ pub(super) fn read(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
 }
 
 enum Link {
-    Page(Box<Found>),
+    Page(Box<SearchResult>),
     Ad,
     Unusable,
 }
@@ -81,7 +82,7 @@ fn found(result: &Selection<'_>) -> Link {
     }
     let Some(url) = address(target.as_str()) else { return Link::Unusable };
     let title = one_line(&link.text());
-    Link::Page(Box::new(Found {
+    Link::Page(Box::new(SearchResult {
         title: if title.is_empty() { url.clone() } else { title },
         content: one_line(&result.select_single(".result__snippet").text()),
         published: None,
@@ -90,7 +91,7 @@ fn found(result: &Selection<'_>) -> Link {
     }))
 }
 
-/// Where a link leads: some go through `/l/?uddg=…` first.
+/// Returns the target of a link; some go through `/l/?uddg=…` first.
 fn target(href: &str) -> Option<Url> {
     let url = Url::parse("https://duckduckgo.com/html/").ok()?.join(href).ok()?;
     if is_own(&url) && url.path() == "/l/" {
@@ -100,7 +101,7 @@ fn target(href: &str) -> Option<Url> {
     Some(url)
 }
 
-/// Advertisements are counted by `/y.js` on their way.
+/// Links of advertisements go through `/y.js`.
 fn is_ad(url: &Url) -> bool {
     is_own(url) && url.path() == "/y.js"
 }
@@ -116,7 +117,7 @@ mod tests {
 
     fn check(status: u16, html: &str) -> Result<Page, SearchError> {
         let reply = Reply { status: StatusCode::from_u16(status).unwrap(), body: html.as_bytes().to_vec() };
-        read(&query("q"), &reply)
+        parse(&query("q"), &reply)
     }
 
     fn result(class: &str, href: &str, title: &str, snippet: &str) -> String {
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_where_they_really_go_and_ads_are_left_out() {
+    fn links_are_unwrapped_and_ads_left_out() {
         let html = [
             result("web-result", "https://direct.example/a?b=1&amp;c=2", "Direct &amp; <b>bold</b>", "One\n  two <b>three</b>"),
             result(
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn no_results_a_challenge_and_an_unknown_page_are_three_things() {
+    fn no_results_captcha_and_unknown_pages_are_distinguished() {
         let none = r#"<div class="result results_links result--no-result"><div class="no-results">No results.</div></div>"#;
         assert_eq!(check(200, none).unwrap(), Page::default());
         let challenge = r#"<form id="challenge-form" action="//duckduckgo.com/anomaly.js?cc=botnet"><div class="anomaly-modal__title">Unfortunately, bots use DuckDuckGo too.</div></form>"#;
@@ -185,12 +186,12 @@ mod tests {
             "{\"results\": []}",
             "<div class=result><a>no link</a></div>",
         ] {
-            assert!(matches!(check(200, html), Err(SearchError::Odd(_))), "{html}");
+            assert!(matches!(check(200, html), Err(SearchError::Unexpected(_))), "{html}");
         }
     }
 
     #[test]
-    fn a_page_that_talks_about_challenges_is_none() {
+    fn page_that_mentions_captchas_is_not_one() {
         let html = result(
             "web-result",
             "https://a.example/",
@@ -201,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn hostile_pages_end_in_time() {
+    fn hostile_pages_are_parsed_in_time() {
         let started = std::time::Instant::now();
         let nested = format!("{}{}", "<div class=result>".repeat(5_000), "<b>".repeat(20_000));
         for html in [nested, "<a class=result__a href=//".repeat(8_000), "\0\u{fffd}<".repeat(10_000)] {
             assert!(check(200, &html).is_err());
         }
-        assert!(matches!(check(200, &" ".repeat(MAX_PAGE_BYTES + 1)), Err(SearchError::Odd(_))));
+        assert!(matches!(check(200, &" ".repeat(MAX_PAGE_BYTES + 1)), Err(SearchError::Unexpected(_))));
         assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
     }
 }

@@ -1,4 +1,5 @@
-//! Results as every provider's are shown: plain text, real addresses, and a word about what could not be used.
+//! Normalizes the results of all providers: plain text, valid addresses, and notes on unusable
+//! ones.
 
 use dom_query::Document;
 use gantry_net::Url;
@@ -7,27 +8,27 @@ use serde_json::{Map, Value};
 
 use super::SearchError;
 
-/// Longer than any title or snippet; what is over is cut with a mark.
+/// Longer than usual titles and snippets; longer text is truncated with a note.
 const TITLE_CHARS: usize = 300;
 const CONTENT_CHARS: usize = 4_000;
 const PUBLISHED_CHARS: usize = 40;
 
-/// One result.
+/// One search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     pub(crate) title: String,
     pub(crate) url: String,
-    /// What the page is about, or the part of it that matches.
+    /// A summary of the page, or the matching passage.
     pub(crate) content: String,
-    /// As the provider writes it.
+    /// The date as the provider writes it.
     pub(crate) published: Option<String>,
     /// The page's own text.
     pub(crate) page: Option<String>,
 }
 
-impl Found {
-    /// Masked first: the gate would not know a part of a secret.
-    pub(super) fn masked_and_cut(mut self, masker: &Masker) -> Found {
+impl SearchResult {
+    /// Masks before truncation: the gate would not recognize a part of a secret.
+    pub(super) fn masked_and_cut(mut self, masker: &Masker) -> SearchResult {
         let published = self.published.iter_mut().map(|text| (text, PUBLISHED_CHARS));
         let texts = [(&mut self.title, TITLE_CHARS), (&mut self.content, CONTENT_CHARS)];
         for (text, limit) in texts.into_iter().chain(published) {
@@ -41,11 +42,11 @@ impl Found {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
-    pub(super) results: Vec<Found>,
+    pub(super) results: Vec<SearchResult>,
     pub(super) notes: Vec<String>,
 }
 
-/// What a provider calls the parts of a result.
+/// The names of a provider's result fields.
 pub(super) struct Fields {
     pub(super) content: &'static str,
     pub(super) published: &'static str,
@@ -57,14 +58,14 @@ pub(super) struct Fields {
 pub(super) enum Markup {
     /// The provider sends HTML.
     Html,
-    /// The provider sends text, in which tags now and then survive.
+    /// The provider sends text that sometimes contains stray tags.
     Stray,
 }
 
-/// A list of results in JSON. One that cannot be used is left out; that it was is said.
-pub(super) fn listed(list: Option<&Value>, fields: &Fields) -> Result<Page, SearchError> {
+/// Parses a JSON list of results. Unusable ones are left out and counted in a note.
+pub(super) fn parse_list(list: Option<&Value>, fields: &Fields) -> Result<Page, SearchError> {
     let Some(Value::Array(items)) = list else {
-        return Err(SearchError::Odd("it holds no list of results".to_owned()));
+        return Err(SearchError::Unexpected("it has no list of results".to_owned()));
     };
     let mut page = Page::default();
     let (mut unusable, mut odd) = (0, 0);
@@ -74,13 +75,13 @@ pub(super) fn listed(list: Option<&Value>, fields: &Fields) -> Result<Page, Sear
             None => unusable += 1,
         }
     }
-    // An answer of which nothing can be used is no answer.
+    // An answer without any usable result counts as a failure.
     if page.results.is_empty() && unusable > 0 {
-        return Err(SearchError::Odd(format!("none of its {unusable} results has an address")));
+        return Err(SearchError::Unexpected(format!("none of its {unusable} results has an address")));
     }
     page.note_left_out(unusable);
     if odd > 0 {
-        page.notes.push(format!("{odd} fields of results were not text and are left empty"));
+        page.notes.push(format!("{odd} result fields were not text and are left empty"));
     }
     Ok(page)
 }
@@ -93,7 +94,7 @@ impl Page {
     }
 }
 
-fn found(item: &Map<String, Value>, url: String, fields: &Fields, odd: &mut usize) -> Found {
+fn found(item: &Map<String, Value>, url: String, fields: &Fields, odd: &mut usize) -> SearchResult {
     let mut text = |name: &str| match item.get(name) {
         Some(Value::String(text)) => Some(text.as_str()),
         None | Some(Value::Null) => None,
@@ -103,7 +104,7 @@ fn found(item: &Map<String, Value>, url: String, fields: &Fields, odd: &mut usiz
         }
     };
     let title = text("title").map(|title| plain(title, fields.markup)).unwrap_or_default();
-    Found {
+    SearchResult {
         title: if title.is_empty() { url.clone() } else { title },
         content: text(fields.content).map(|content| plain(content, fields.markup)).unwrap_or_default(),
         published: text(fields.published).filter(|text| !text.is_empty()).map(str::to_owned),
@@ -112,13 +113,13 @@ fn found(item: &Map<String, Value>, url: String, fields: &Fields, odd: &mut usiz
     }
 }
 
-/// An address that can be fetched, as URLs spell it.
+/// Returns a normalized http or https address.
 pub(super) fn address(text: &str) -> Option<String> {
     let url = Url::parse(text).ok()?;
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then(|| url.into())
 }
 
-/// Text without tags and entities, on one line.
+/// Returns text without tags and entities, on one line.
 fn plain(text: &str, markup: Markup) -> String {
     const TAGS: [&str; 8] = ["</b>", "</strong>", "</em>", "</i>", "</span>", "</a>", "</p>", "<br"];
     let has_tags = || TAGS.iter().any(|tag| text.contains(tag));
@@ -135,7 +136,7 @@ pub(super) fn one_line(text: &str) -> String {
 pub(super) fn cut(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => {
-            format!("{}… [cut, {} characters in all]", &text[..end], text.chars().count())
+            format!("{}… [truncated, {} characters in all]", &text[..end], text.chars().count())
         }
         None => text.to_owned(),
     }
@@ -150,14 +151,14 @@ mod tests {
     const FIELDS: Fields = Fields { content: "text", published: "date", page: "page", markup: Markup::Stray };
 
     #[test]
-    fn what_is_missing_or_of_another_type_is_told_and_not_invented() {
+    fn missing_and_invalid_fields_are_noted() {
         let list = json!([
             {"url": "https://a.example/", "title": "A", "text": "about", "date": "2026", "page": "all of it"},
             {"url": "https://b.example"},
             {"url": "https://c.example/", "title": 7, "text": ["x"], "date": null},
             {"title": "no address"}, {"url": 5}, {"url": "javascript:alert(1)"}, {"url": "/relative"}, "text", null,
         ]);
-        let page = listed(Some(&list), &FIELDS).unwrap();
+        let page = parse_list(Some(&list), &FIELDS).unwrap();
         let seen: Vec<_> =
             page.results.iter().map(|found| (&*found.url, &*found.title, &*found.content)).collect();
         assert_eq!(
@@ -174,21 +175,24 @@ mod tests {
             page.notes,
             [
                 "6 results without a usable address were left out",
-                "2 fields of results were not text and are left empty"
+                "2 result fields were not text and are left empty"
             ]
         );
     }
 
     #[test]
-    fn an_answer_without_results_is_one_and_an_answer_without_a_list_is_not() {
-        assert_eq!(listed(Some(&json!([])), &FIELDS).unwrap(), Page::default());
+    fn empty_list_is_an_answer_and_a_missing_list_is_an_error() {
+        assert_eq!(parse_list(Some(&json!([])), &FIELDS).unwrap(), Page::default());
         for list in [None, Some(json!({})), Some(json!("x")), Some(json!([{"title": "x"}, 1]))] {
-            assert!(matches!(listed(list.as_ref(), &FIELDS), Err(SearchError::Odd(_))), "{list:?}");
+            assert!(
+                matches!(parse_list(list.as_ref(), &FIELDS), Err(SearchError::Unexpected(_))),
+                "{list:?}"
+            );
         }
     }
 
     #[test]
-    fn tags_and_entities_go_where_they_are_markup() {
+    fn tags_and_entities_are_removed_only_from_markup() {
         for (text, markup, shown) in [
             ("a <strong>b</strong> &amp; c&#x27;s", Markup::Html, "a b & c's"),
             ("Vec&lt;T&gt; <b>x", Markup::Html, "Vec<T> x"),
@@ -202,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_between_characters_and_says_so() {
+    fn long_text_is_truncated_between_characters_with_a_note() {
         assert_eq!(cut("äöü", 3), "äöü");
-        assert_eq!(cut("äöü€", 3), "äöü… [cut, 4 characters in all]");
+        assert_eq!(cut("äöü€", 3), "äöü… [truncated, 4 characters in all]");
     }
 }

@@ -1,24 +1,23 @@
-//! SearXNG: `GET /search?format=json` of an instance, which asks other search engines in turn.
+//! SearXNG: `GET /search?format=json` of an instance, which queries other search engines.
 
 use serde_json::Value;
 
-use super::ask::{Ask, Reply};
-use super::results::{Fields, Markup, Page, cut, listed};
+use super::provider_request::{ProviderRequest, Reply};
+use super::results::{Fields, Markup, Page, cut, parse_list};
 use super::{Query, SearchError, SearchSettings, TimeRange, Topic};
 
 const FIELDS: Fields =
     Fields { content: "content", published: "publishedDate", page: "", markup: Markup::Stray };
 
-pub(super) fn ask(settings: &SearchSettings, query: &Query) -> Result<Ask, SearchError> {
-    let base = settings
-        .searxng_url
-        .as_ref()
-        .ok_or(SearchError::NotSetUp("the operator sets web.search.searxngUrl to the URL of an instance"))?;
+pub(super) fn request(settings: &SearchSettings, query: &Query) -> Result<ProviderRequest, SearchError> {
+    let base = settings.searxng_url.as_ref().ok_or(SearchError::NotConfigured(
+        "ask the operator to set web.search.searxngUrl to the URL of an instance",
+    ))?;
     let category = match query.topic {
         Topic::News => "news",
         Topic::General | Topic::Finance => "general",
     };
-    let mut ask = Ask::get(base, "search")?
+    let mut request = ProviderRequest::get(base, "search")?
         .parameter("q", &query.text)
         .parameter("format", "json")
         .parameter("categories", category);
@@ -29,19 +28,21 @@ pub(super) fn ask(settings: &SearchSettings, query: &Query) -> Result<Ask, Searc
             TimeRange::Month => "month",
             TimeRange::Year => "year",
         };
-        ask = ask.parameter("time_range", range);
+        request = request.parameter("time_range", range);
     }
-    Ok(ask)
+    Ok(request)
 }
 
-pub(super) fn read(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
+pub(super) fn parse(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
     let value = reply.json()?;
-    let mut page = listed(value.get("results"), &FIELDS)?;
-    let silent = silent_engines(&value);
+    let mut page = parse_list(value.get("results"), &FIELDS)?;
+    let silent = failed_engines(&value);
     if !silent.is_empty() {
         let engines = cut(&silent.join(", "), 300);
         if page.results.is_empty() {
-            return Err(SearchError::Odd(format!("no result, and engines did not answer: {engines}")));
+            return Err(SearchError::Unexpected(format!(
+                "no results, and these engines did not answer: {engines}"
+            )));
         }
         page.notes.push(format!("engines that did not answer: {engines}"));
     }
@@ -51,8 +52,8 @@ pub(super) fn read(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
     Ok(page)
 }
 
-/// `[["google", "CAPTCHA"], …]`, as a word each.
-fn silent_engines(value: &Value) -> Vec<String> {
+/// Parses `[["google", "CAPTCHA"], …]` into one text per engine.
+fn failed_engines(value: &Value) -> Vec<String> {
     let pairs = value.get("unresponsive_engines").and_then(Value::as_array).into_iter().flatten();
     let word = |pair: &Value| {
         let name = pair.get(0)?.as_str()?;

@@ -1,4 +1,4 @@
-//! Which search providers there are, as the operator has set them up.
+//! The operator's settings for search providers.
 
 use gantry_net::Client;
 
@@ -10,14 +10,15 @@ pub struct SearchSettings {
     pub brave_key: Option<SearchKey>,
     /// A SearXNG instance.
     pub searxng_url: Option<String>,
-    /// Who is asked, in this order. Others never are.
+    /// The providers to try, in this order. Others are never used.
     pub order: Vec<SearchProvider>,
     pub endpoints: SearchEndpoints,
-    /// Reaches a SearXNG instance on a private address, which other tools may not; none when the common one will do.
+    /// A client for a SearXNG instance on a private address, which other tools may not reach;
+    /// `None` for the common client.
     pub client: Option<Client>,
 }
 
-/// Where the providers are.
+/// The base URLs of the providers.
 #[derive(Debug, Clone)]
 pub struct SearchEndpoints {
     pub tavily: String,
@@ -43,8 +44,8 @@ impl Default for SearchSettings {
 }
 
 impl SearchSettings {
-    /// Whether a provider has what it needs. DuckDuckGo needs nothing.
-    pub fn is_set_up(&self, provider: SearchProvider) -> bool {
+    /// Whether a provider has the settings that it needs. DuckDuckGo needs none.
+    pub fn has_settings(&self, provider: SearchProvider) -> bool {
         match provider {
             SearchProvider::Tavily => self.tavily_key.is_some(),
             SearchProvider::Brave => self.brave_key.is_some(),
@@ -53,23 +54,24 @@ impl SearchSettings {
         }
     }
 
-    /// Those that are asked, in order.
+    /// Returns the configured providers, in order.
     pub fn usable(&self) -> impl Iterator<Item = SearchProvider> {
-        self.order.iter().copied().filter(|provider| self.is_set_up(*provider))
+        self.order.iter().copied().filter(|provider| self.has_settings(*provider))
     }
 
-    /// Whether the operator has chosen a provider, rather than only DuckDuckGo being there.
+    /// Whether the operator configured a provider other than DuckDuckGo, which needs no
+    /// configuration.
     pub fn is_configured(&self) -> bool {
         self.usable().any(|provider| provider != SearchProvider::Duckduckgo)
     }
 }
 
-/// A key of a provider; never shown.
+/// The key of a provider; never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SearchKey(String);
 
 impl SearchKey {
-    /// None for a key that is empty, as an unset variable may be.
+    /// Returns `None` for an empty key, such as an unset variable.
     pub fn new(text: &str) -> Option<SearchKey> {
         let text = text.trim();
         (!text.is_empty()).then(|| SearchKey(text.to_owned()))

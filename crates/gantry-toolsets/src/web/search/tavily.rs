@@ -3,18 +3,17 @@
 use gantry_net::header;
 use serde_json::json;
 
-use super::ask::{Ask, Reply};
-use super::results::{Fields, Markup, Page, listed};
+use super::provider_request::{ProviderRequest, Reply};
+use super::results::{Fields, Markup, Page, parse_list};
 use super::{Query, SearchError, SearchSettings, TimeRange, Topic};
 
 const FIELDS: Fields =
     Fields { content: "content", published: "published_date", page: "raw_content", markup: Markup::Stray };
 
-pub(super) fn ask(settings: &SearchSettings, query: &Query) -> Result<Ask, SearchError> {
-    let key = settings
-        .tavily_key
-        .as_ref()
-        .ok_or(SearchError::NotSetUp("the operator sets TAVILY_API_KEY or web.search.tavilyKey"))?;
+pub(super) fn request(settings: &SearchSettings, query: &Query) -> Result<ProviderRequest, SearchError> {
+    let key = settings.tavily_key.as_ref().ok_or(SearchError::NotConfigured(
+        "ask the operator to set TAVILY_API_KEY or web.search.tavilyKey",
+    ))?;
     let mut body = json!({
         "query": query.text,
         "max_results": query.max_results,
@@ -37,11 +36,11 @@ pub(super) fn ask(settings: &SearchSettings, query: &Query) -> Result<Ask, Searc
     if query.with_content {
         body["include_raw_content"] = "markdown".into();
     }
-    Ask::get(&settings.endpoints.tavily, "search")?
+    ProviderRequest::get(&settings.endpoints.tavily, "search")?
         .post("application/json", body.to_string().into_bytes())
         .key(header::AUTHORIZATION, "Bearer ", key)
 }
 
-pub(super) fn read(_: &Query, reply: &Reply) -> Result<Page, SearchError> {
-    listed(reply.json()?.get("results"), &FIELDS)
+pub(super) fn parse(_: &Query, reply: &Reply) -> Result<Page, SearchError> {
+    parse_list(reply.json()?.get("results"), &FIELDS)
 }

@@ -1,12 +1,13 @@
-//! The providers as their documentation has them speak, on servers of our own; asked through `tool::web_search`.
+//! Tests of the providers through `tool::web_search`, against servers that follow the providers'
+//! documentation.
 
-#![allow(clippy::disallowed_methods, reason = "a server that never answers")]
+#![allow(clippy::disallowed_methods, reason = "a server that never responds")]
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::Bench;
-use crate::testing::web_server::{Asked, Said, WebServer, client_to_loopback};
+use crate::testing::web_server::{ReceivedRequest, TestResponse, WebServer, client_to_loopback};
 use crate::{MachineParts, SearchEndpoints};
 
 pub(super) fn query(text: &str) -> Query {
@@ -19,8 +20,8 @@ pub(super) fn query(text: &str) -> Query {
     }
 }
 
-/// All four providers, on one server that tells them apart by path.
-pub(crate) fn set_up(parts: &mut MachineParts, server: &WebServer) {
+/// Configures all four providers on one server, which distinguishes them by path.
+pub(crate) fn configure(parts: &mut MachineParts, server: &WebServer) {
     let url = || server.url();
     parts.web.client = client_to_loopback();
     parts.web.search = SearchSettings {
@@ -32,51 +33,54 @@ pub(crate) fn set_up(parts: &mut MachineParts, server: &WebServer) {
     };
 }
 
-pub(crate) fn provider_of(asked: &Asked) -> &'static str {
-    match asked.path() {
+pub(crate) fn provider_of(request: &ReceivedRequest) -> &'static str {
+    match request.path() {
         "/search" => "tavily",
         "/res/v1/web/search" | "/res/v1/news/search" => "brave",
         "/searx/search" => "searxng",
         "/html/" => "duckduckgo",
-        other => panic!("{other} is asked for by nobody"),
+        other => panic!("no provider requests {other}"),
     }
 }
 
-/// What each says when all is well, as documented.
-pub(crate) fn well(provider: &str) -> Said {
+/// A successful response of each provider, as documented.
+pub(crate) fn successful_response(provider: &str) -> TestResponse {
     match provider {
-        "tavily" => Said::json(
+        "tavily" => TestResponse::json(
             200,
             &json!({"query": "q", "answer": null, "images": [], "follow_up_questions": null, "response_time": 1.2,
                 "results": [{"title": "T1", "url": "https://t.example/1", "content": "from tavily", "score": 0.9, "raw_content": null}]}),
         ),
-        "brave" => Said::json(
+        "brave" => TestResponse::json(
             200,
             &json!({"type": "search", "query": {"original": "q"}, "mixed": {"main": []}, "web": {"type": "search", "results": [
                 {"title": "B&amp;1", "url": "https://b.example/1", "description": "from <strong>brave</strong>", "page_age": "2026-01-02T03:04:05"}]}}),
         ),
-        "searxng" => Said::json(
+        "searxng" => TestResponse::json(
             200,
             &json!({"query": "q", "number_of_results": 0, "answers": [], "infoboxes": [], "suggestions": [], "unresponsive_engines": [],
                 "results": [{"title": "S1", "url": "https://s.example/1", "content": "from searxng", "engine": "x", "engines": ["x"], "publishedDate": null}]}),
         ),
-        _ => Said::html(
+        _ => TestResponse::html(
             r#"<div id="links" class="results"><div class="result results_links web-result"><h2><a class="result__a"
             href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fd.example%2F1&amp;rut=1">D1</a></h2><a class="result__snippet">from duckduckgo</a></div></div>"#,
         ),
     }
 }
 
-/// A provider that does not do well, and what it says.
-type Ill = (&'static str, fn() -> Said);
+/// A failing provider and its response.
+type Failing = (&'static str, fn() -> TestResponse);
 
-/// All providers; those that are not named do well.
-async fn bench(ill: &'static [Ill]) -> (Bench, WebServer) {
-    let server = WebServer::start(move |asked| {
-        let provider = provider_of(asked);
-        ill.iter().find(|(name, _)| *name == provider).map_or_else(|| well(provider), |(_, say)| say())
+/// Configures all providers; those not listed respond successfully.
+async fn bench(failing: &'static [Failing]) -> (Bench, WebServer) {
+    let server = WebServer::start(move |request| {
+        let provider = provider_of(request);
+        failing
+            .iter()
+            .find(|(name, _)| *name == provider)
+            .map_or_else(|| successful_response(provider), |(_, respond)| respond())
     });
-    (Bench::with(|parts| set_up(parts, &server)), server)
+    (Bench::with(|parts| configure(parts, &server)), server)
 }
 
 async fn call(bench: &Bench, input: Value) -> Value {
@@ -84,7 +88,7 @@ async fn call(bench: &Bench, input: Value) -> Value {
 }
 
 #[tokio::test]
-async fn each_provider_is_asked_in_its_own_words() {
+async fn each_provider_gets_a_request_in_its_own_format() {
     let (bench, server) = bench(&[]).await;
     for (provider, title, url, content) in [
         ("tavily", "T1", "https://t.example/1", "from tavily"),
@@ -96,7 +100,7 @@ async fn each_provider_is_asked_in_its_own_words() {
         let results = json!([{"title": title, "url": url, "content": content}]);
         assert_eq!(call(&bench, input).await, json!({"results": results, "provider": provider}));
     }
-    let [tavily, brave, searxng, duckduckgo] = server.asked().try_into().unwrap();
+    let [tavily, brave, searxng, duckduckgo] = server.requests().try_into().unwrap();
     assert_eq!(
         (tavily.method.as_str(), tavily.header("authorization")),
         ("POST", Some("Bearer tvly-a-secret-key"))
@@ -116,35 +120,35 @@ async fn each_provider_is_asked_in_its_own_words() {
     );
     assert_eq!(searxng.target, "/searx/search?q=c%2B%2B+%26+%22q%22&format=json&categories=general");
     assert_eq!(duckduckgo.target, "/html/?q=c%2B%2B+%26+%22q%22");
-    for (asked, keyless) in [(&searxng, true), (&duckduckgo, true), (&brave, false)] {
-        assert_eq!(asked.header("authorization"), None);
-        assert_eq!(asked.header("x-subscription-token").is_none(), keyless);
+    for (request, keyless) in [(&searxng, true), (&duckduckgo, true), (&brave, false)] {
+        assert_eq!(request.header("authorization"), None);
+        assert_eq!(request.header("x-subscription-token").is_none(), keyless);
     }
 }
 
 #[tokio::test]
-async fn the_first_that_is_set_up_serves_and_the_asked_one_goes_first() {
+async fn first_configured_provider_serves_unless_another_is_requested() {
     let (bench, server) = bench(&[]).await;
     assert_eq!(call(&bench, json!({"query": "q"})).await["provider"], "tavily");
-    assert_eq!(server.asked().len(), 1, "nobody else is asked");
+    assert_eq!(server.requests().len(), 1, "no other provider is tried");
     let without_keys = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.tavily_key = None;
         parts.web.search.brave_key = None;
     });
     let served = call(&without_keys, json!({"query": "q"})).await;
     assert_eq!((&served["provider"], served.get("fallbacks")), (&json!("searxng"), None));
     let served = call(&without_keys, json!({"query": "q", "provider": "brave"})).await;
-    let error = "is not set up; the operator sets BRAVE_API_KEY or web.search.braveKey";
+    let error = "is not configured; ask the operator to set BRAVE_API_KEY or web.search.braveKey";
     assert_eq!(served["fallbacks"], json!([{"provider": "brave", "error": error}]));
     assert_eq!(served["provider"], "searxng");
     let ordered = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.order = vec![SearchProvider::Duckduckgo, SearchProvider::Brave];
     });
     assert_eq!(call(&ordered, json!({"query": "q"})).await["provider"], "duckduckgo");
     let served = call(&ordered, json!({"query": "q", "provider": "tavily"})).await;
-    assert_eq!(served["fallbacks"][0]["error"], "is left out by web.search.order");
+    assert_eq!(served["fallbacks"][0]["error"], "is not in web.search.order");
     let unknown =
         bench.call("tool::web_search", json!({"query": "q", "provider": "bing"})).await.unwrap_err();
     let known = "\"bing\" is not one of \"tavily\", \"brave\", \"searxng\", \"duckduckgo\"";
@@ -155,19 +159,19 @@ async fn the_first_that_is_set_up_serves_and_the_asked_one_goes_first() {
 async fn errors_and_quotas_are_reported_and_the_next_one_serves() {
     let (bench, server) = bench(&[
         ("tavily", || {
-            Said::json(
+            TestResponse::json(
                 432,
                 &json!({"detail": {"error": "This request exceeds your plan's set usage limit."}}),
             )
         }),
         ("brave", || {
-            Said::json(
+            TestResponse::json(
                 429,
                 &json!({"type": "ErrorResponse", "error": {"id": "x", "status": 429, "code": "RATE_LIMITED",
                 "detail": "Request rate limit\n exceeded for plan."}}),
             )
         }),
-        ("searxng", || Said::new(403, "text/html", "<title>403 Forbidden</title>")),
+        ("searxng", || TestResponse::new(403, "text/html", "<title>403 Forbidden</title>")),
     ])
     .await;
     let served = call(&bench, json!({"query": "q"})).await;
@@ -175,84 +179,88 @@ async fn errors_and_quotas_are_reported_and_the_next_one_serves() {
     assert_eq!(
         served["fallbacks"],
         json!([
-            {"provider": "tavily", "error": "its quota is used up, or it is asked too often (432 <unknown status code>): This request exceeds your plan's set usage limit."},
-            {"provider": "brave", "error": "its quota is used up, or it is asked too often (429 Too Many Requests): Request rate limit exceeded for plan."},
+            {"provider": "tavily", "error": "its quota or rate limit is exceeded (432 <unknown status code>): This request exceeds your plan's set usage limit."},
+            {"provider": "brave", "error": "its quota or rate limit is exceeded (429 Too Many Requests): Request rate limit exceeded for plan."},
             {"provider": "searxng", "error": "answered 403 Forbidden"},
         ])
     );
-    assert_eq!(server.asked().len(), 4, "each once: no retries");
+    assert_eq!(server.requests().len(), 4, "each once: no retries");
 }
 
 #[tokio::test]
-async fn a_refused_key_and_a_lack_of_money_are_told_apart() {
+async fn rejected_key_and_missing_payment_are_distinguished() {
     let (bench, _server) = bench(&[
         ("tavily", || {
-            Said::json(401, &json!({"detail": {"error": "Unauthorized: missing or invalid API key."}}))
+            TestResponse::json(
+                401,
+                &json!({"detail": {"error": "Unauthorized: missing or invalid API key."}}),
+            )
         }),
-        ("brave", || Said::json(402, &json!({"message": "pay"}))),
-        ("searxng", || Said::new(500, "text/plain", "x".repeat(100_000))),
+        ("brave", || TestResponse::json(402, &json!({"message": "pay"}))),
+        ("searxng", || TestResponse::new(500, "text/plain", "x".repeat(100_000))),
     ])
     .await;
     let served = call(&bench, json!({"query": "q"})).await;
-    let told = served["fallbacks"].to_string();
+    let errors = served["fallbacks"].to_string();
     for part in [
-        "refuses the key (401 Unauthorized): Unauthorized",
+        "rejected the key (401 Unauthorized): Unauthorized",
         "(402 Payment Required): pay",
         "500 Internal Server Error\"",
     ] {
-        assert!(told.contains(part), "{part} not in {told}");
+        assert!(errors.contains(part), "{part} not in {errors}");
     }
 }
 
 #[tokio::test]
-async fn odd_answers_are_errors_with_words_and_the_next_one_serves() {
+async fn unexpected_answers_are_reported_and_the_next_provider_serves() {
     let (bench, _server) = bench(&[
-        ("tavily", || Said::json(200, &json!({"results": {"0": "no list"}}))),
-        ("brave", || Said::html("<html>a login page</html>")),
+        ("tavily", || TestResponse::json(200, &json!({"results": {"0": "no list"}}))),
+        ("brave", || TestResponse::html("<html>a login page</html>")),
         ("searxng", || {
-            Said::json(
+            TestResponse::json(
                 200,
                 &json!({"results": [], "unresponsive_engines": [["google", "CAPTCHA"], ["bing"], 7]}),
             )
         }),
-        ("duckduckgo", || Said::new(202, "text/html", "<div class='anomaly-modal'>")),
+        ("duckduckgo", || TestResponse::new(202, "text/html", "<div class='anomaly-modal'>")),
     ])
     .await;
     let failed = bench.call("tool::web_search", json!({"query": "q"})).await.unwrap_err();
-    let told = failed["error"].as_str().unwrap();
+    let errors = failed["error"].as_str().unwrap();
     for part in [
-        "no search provider answered: tavily: its answer is not understood: it holds no list of results; brave: ",
-        "brave: its answer is not understood: it is not JSON (",
-        "searxng: its answer is not understood: no result, and engines did not answer: google (CAPTCHA), bing",
-        "duckduckgo: wants to know whether a human asks",
+        "no search provider answered: tavily: returned an unexpected answer: it has no list of results; brave: ",
+        "brave: returned an unexpected answer: it is not JSON (",
+        "searxng: returned an unexpected answer: no results, and these engines did not answer: google (CAPTCHA), bing",
+        "duckduckgo: requires a human check",
     ] {
-        assert!(told.contains(part), "{part} not in {told}");
+        assert!(errors.contains(part), "{part} not in {errors}");
     }
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_bounded() {
+async fn oversized_answer_is_rejected() {
     let (bench, _server) =
-        bench(&[("tavily", || Said::new(200, "application/json", vec![b' '; 9 * 1024 * 1024]))]).await;
+        bench(&[("tavily", || TestResponse::new(200, "application/json", vec![b' '; 9 * 1024 * 1024]))])
+            .await;
     let served = call(&bench, json!({"query": "q"})).await;
     assert_eq!(
         served["fallbacks"][0]["error"],
-        "its answer is not understood: it is longer than 8388608 bytes"
+        "returned an unexpected answer: it has more than 8388608 bytes"
     );
     assert_eq!(served["provider"], "brave");
 }
 
 #[tokio::test]
-async fn what_results_lack_is_noted_and_no_more_than_asked_for_come() {
+async fn unusable_fields_are_noted_and_max_results_applies() {
     let (bench, _server) = bench(&[
         ("tavily", || {
             let results: Vec<Value> =
                 (0..30).map(|n| json!({"title": n, "url": format!("https://t.example/{n}")})).collect();
-            Said::json(200, &json!({ "results": results }))
+            TestResponse::json(200, &json!({ "results": results }))
         }),
-        ("brave", || Said::json(200, &json!({"type": "search", "query": {"original": "q"}}))),
+        ("brave", || TestResponse::json(200, &json!({"type": "search", "query": {"original": "q"}}))),
         ("searxng", || {
-            Said::json(
+            TestResponse::json(
                 200,
                 &json!({"results": [{"url": "https://s.example/", "content": "a <b>b</b>"}, {"url": ""}],
                 "unresponsive_engines": [["google", "timeout"]]}),
@@ -266,7 +274,7 @@ async fn what_results_lack_is_noted_and_no_more_than_asked_for_come() {
         served["results"][3],
         json!({"title": "https://t.example/3", "url": "https://t.example/3", "content": ""})
     );
-    assert_eq!(served["notes"], json!(["30 fields of results were not text and are left empty"]));
+    assert_eq!(served["notes"], json!(["30 result fields were not text and are left empty"]));
     assert_eq!(call(&bench, json!({"query": "q"})).await["results"].as_array().unwrap().len(), 5);
     let served = call(&bench, json!({"query": "q", "provider": "brave"})).await;
     assert_eq!(served, json!({"results": [], "provider": "brave"}), "no results is an answer");
@@ -282,44 +290,46 @@ async fn what_results_lack_is_noted_and_no_more_than_asked_for_come() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_away_or_leads_elsewhere_gets_no_key_there() {
-    let other = WebServer::saying(Said::json(200, &json!({"results": []})));
+async fn key_is_not_sent_to_a_redirect_target() {
+    let other = WebServer::always(TestResponse::json(200, &json!({"results": []})));
     let elsewhere = format!("{}/search", other.url());
-    let server = WebServer::start(move |asked| match provider_of(asked) {
-        "tavily" => Said { status: 307, headers: vec![("location", elsewhere.clone())], body: Vec::new() },
-        provider => well(provider),
+    let server = WebServer::start(move |request| match provider_of(request) {
+        "tavily" => {
+            TestResponse { status: 307, headers: vec![("location", elsewhere.clone())], body: Vec::new() }
+        }
+        provider => successful_response(provider),
     });
     let bench = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.endpoints.brave = "http://127.0.0.1:9".to_owned();
     });
     call(&bench, json!({"query": "q"})).await;
     let served = call(&bench, json!({"query": "q", "provider": "brave"})).await;
     assert_eq!(served["fallbacks"][0]["provider"], "brave");
-    for asked in other.asked() {
-        assert!(!format!("{asked:?}").contains("secret-key"), "{asked:?}");
+    for request in other.requests() {
+        assert!(!format!("{request:?}").contains("secret-key"), "{request:?}");
     }
-    assert!(!other.asked().is_empty());
+    assert!(!other.requests().is_empty());
 }
 
 #[tokio::test]
-async fn keys_that_cannot_be_sent_are_told_without_being_shown() {
-    let server = WebServer::start(|asked| well(provider_of(asked)));
+async fn invalid_key_is_reported_and_not_shown() {
+    let server = WebServer::start(|request| successful_response(provider_of(request)));
     let bench = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.tavily_key = SearchKey::new("tvly\nsecret");
     });
     let served = call(&bench, json!({"query": "q"})).await;
     assert_eq!((&served["provider"], served.to_string().contains("secret")), (&json!("brave"), false));
-    assert!(served["fallbacks"][0]["error"].as_str().unwrap().starts_with("the key cannot be sent"));
+    assert!(served["fallbacks"][0]["error"].as_str().unwrap().starts_with("the key contains characters"));
 }
 
 #[tokio::test]
-async fn bad_queries_are_refused_and_nothing_is_sent() {
+async fn invalid_queries_are_rejected_and_nothing_is_sent() {
     let (bench, server) = bench(&[]).await;
     for (input, part) in [
-        (json!({"query": ""}), "query is empty"),
-        (json!({"query": " \n\t "}), "query is empty"),
+        (json!({"query": ""}), "query must not be empty"),
+        (json!({"query": " \n\t "}), "query must not be empty"),
         (json!({"query": "ä".repeat(401)}), "query has 401 characters, at most 400"),
         (json!({}), "required field \\\"query\\\" is missing"),
         (json!({"query": "q", "maxResults": 0}), "maxResults"),
@@ -335,7 +345,7 @@ async fn bad_queries_are_refused_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn a_slow_provider_leaves_time_for_the_next_and_a_cancelled_call_ends() {
+async fn slow_provider_leaves_time_for_the_next_and_cancellation_works() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}", listener.local_addr().unwrap());
     let bench = Bench::with(|parts| {
@@ -363,7 +373,7 @@ async fn a_slow_provider_leaves_time_for_the_next_and_a_cancelled_call_ends() {
 }
 
 #[tokio::test]
-async fn the_deadline_of_the_call_is_told_as_such() {
+async fn deadline_of_the_call_is_reported_as_deadline() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     for (tool, input) in [
@@ -384,28 +394,28 @@ async fn the_deadline_of_the_call_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_secret_is_masked_before_results_and_errors_are_cut() {
+async fn secret_is_masked_before_truncation() {
     const SECRET: &str = "SUPERSECRETVALUE1";
-    let server = WebServer::start(|asked| {
+    let server = WebServer::start(|request| {
         let across = |limit: usize| format!("{}{SECRET} and more", "x".repeat(limit - 5));
         let (title, content, date) = (across(300), across(4_000), across(40));
-        match provider_of(asked) {
-            "tavily" => Said::json(429, &json!({"detail": {"error": across(200)}})),
-            "brave" => Said::json(
+        match provider_of(request) {
+            "tavily" => TestResponse::json(429, &json!({"detail": {"error": across(200)}})),
+            "brave" => TestResponse::json(
                 200,
                 &json!({"web": {"results": [{"title": title, "url": "https://b.example/", "description": content, "page_age": date}]}}),
             ),
-            "searxng" => Said::json(
+            "searxng" => TestResponse::json(
                 200,
                 &json!({"results": [{"title": title, "url": "https://s.example/", "content": content, "publishedDate": date}]}),
             ),
-            _ => Said::html(&format!(
+            _ => TestResponse::html(&format!(
                 r#"<div class="result"><a class="result__a" href="https://d.example/">{title}</a><a class="result__snippet">{content}</a></div>"#
             )),
         }
     });
     let bench = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.masker = gantry_tool::Masker::new([SECRET.to_owned()]);
     });
     for provider in ["tavily", "brave", "searxng", "duckduckgo"] {
@@ -415,15 +425,16 @@ async fn a_secret_is_masked_before_results_and_errors_are_cut() {
 }
 
 #[tokio::test]
-async fn the_client_that_opens_the_own_instance_serves_it_alone() {
-    let server = WebServer::start(|asked| well(provider_of(asked)));
+async fn client_of_the_own_instance_is_used_for_it_only() {
+    let server = WebServer::start(|request| successful_response(provider_of(request)));
     let bench = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.client = Some(std::mem::take(&mut parts.web.client));
     });
     let answer = call(&bench, json!({"query": "q", "provider": "searxng"})).await;
     assert_eq!((&answer["provider"], answer.get("fallbacks")), (&json!("searxng"), None), "{answer}");
-    // The others live at the same closed address: to them it stays closed, and so it does to every other tool.
+    // The other providers are at the same private address, which stays closed to them and to every
+    // other tool.
     for provider in ["tavily", "brave", "duckduckgo"] {
         let answer = call(&bench, json!({"query": "q", "provider": provider})).await;
         assert_eq!(answer["provider"], "searxng", "{answer}");
@@ -433,5 +444,9 @@ async fn the_client_that_opens_the_own_instance_serves_it_alone() {
     let url = json!({"url": format!("{}/searx/search", server.url())});
     let closed = bench.call("tool::web_fetch", url).await.unwrap_err();
     assert!(closed.to_string().contains("127.0.0.1"), "{closed}");
-    assert!(server.asked().iter().all(|asked| provider_of(asked) == "searxng"), "{:?}", server.asked());
+    assert!(
+        server.requests().iter().all(|request| provider_of(request) == "searxng"),
+        "{:?}",
+        server.requests()
+    );
 }

@@ -1,6 +1,6 @@
-//! The body of an answer: read as far as it is kept, masked, shown in part, and kept behind a handle.
+//! The body of a response: read up to a limit, masked, shown in part, and stored behind a handle.
 //!
-//! It is in memory once. Everything done to it is done where it stands, or on its way to the disk.
+//! The body is in memory only once: it is changed in place, or while it is written to the disk.
 
 use std::io::{self, Write};
 
@@ -9,18 +9,18 @@ use base64::write::EncoderWriter;
 use gantry_net::{Body, NetError, ReadBody};
 use gantry_tool::{Masker, TextLength, ToolError, WriteText};
 
-use super::super::used::{Used, mask_all};
+use super::super::sent_credentials::{SentCredentials, mask_all};
 use super::json;
 use crate::Ctx;
 
-/// What is read and kept of one answer.
+/// The most bytes of one response that are read and stored.
 const MAX_KEPT_BYTES: usize = 16 << 20;
-/// Of text in another character set than UTF-8: there it is twice for a moment.
+/// The limit for text that is not UTF-8: converting it briefly needs a second copy.
 const MAX_CONVERTED_BYTES: usize = 12 << 20;
-/// JSON that would be longer with its line breaks stays as it came.
+/// JSON that would be longer than this when indented is not indented.
 const MAX_INDENTED_BYTES: usize = 32 << 20;
 
-/// As much as came and is kept, and what went wrong with the rest.
+/// Reads the body up to the limit. Also returns the error that ended it early, if any.
 pub(super) async fn read(mut body: Body) -> (ReadBody, Option<NetError>) {
     let mut bytes = Vec::new();
     loop {
@@ -29,7 +29,8 @@ pub(super) async fn read(mut body: Body) -> (ReadBody, Option<NetError>) {
             Err(err) => return (ReadBody { bytes, cut: false }, Some(err)),
             Ok(Some(chunk)) => {
                 let room = MAX_KEPT_BYTES - bytes.len();
-                // Never more room than is kept: growing by doubling would take twice as much.
+                // The buffer never grows beyond the limit; doubling could take twice as much
+                // memory.
                 if bytes.capacity() - bytes.len() < chunk.len() {
                     let more = bytes.len().max(chunk.len()).min(room);
                     bytes.reserve_exact(more);
@@ -43,12 +44,13 @@ pub(super) async fn read(mut body: Body) -> (ReadBody, Option<NetError>) {
     }
 }
 
-/// The body, or as much of it as is shown, and a note on the rest. Masking, decoding and keeping take their time.
+/// Returns the body, or the shown part of it and a note on the rest. Masking, decoding and storing
+/// take time.
 pub(super) fn shown(
     ctx: &Ctx,
     read: ReadBody,
     content_type: Option<&str>,
-    used: &Used,
+    used: &SentCredentials,
 ) -> Result<(String, Option<String>), ToolError> {
     let ReadBody { bytes, cut } = read;
     if bytes.is_empty() {
@@ -56,7 +58,7 @@ pub(super) fn shown(
     }
     let masker = &ctx.state.web().masker;
     if !is_text(&bytes, content_type) {
-        let kind = mask_all(used, masker, content_type.unwrap_or("of no stated type").to_owned());
+        let kind = mask_all(used, masker, content_type.unwrap_or("unknown type").to_owned());
         let kind: String = kind.chars().take(100).collect();
         return keep_binary(ctx, masked_bytes(bytes, cut, used, masker), cut, &kind);
     }
@@ -71,10 +73,10 @@ pub(super) fn shown(
         return Ok((shown, cut.then(|| format!("more than {count} bytes{unread}"))));
     }
     let handle = keep(ctx, length, &mut |file| text.write(&mut |piece| file.write_all(piece.as_bytes())))?;
-    // Its own unit is characters.
+    // `result_read` counts in characters.
     let offset = shown.chars().count();
     let note = format!(
-        "cut: {} of {} bytes shown; result_read with handle {handle} and offset {offset} reads on{unread}; the limit is \
+        "truncated: {} of {} bytes shown; use result_read with handle {handle} and offset {offset} to continue{unread}; the limit is \
          web.httpResponseLimit",
         shown.len(),
         length.bytes
@@ -83,7 +85,7 @@ pub(super) fn shown(
 }
 
 fn unread(cut: bool) -> &'static str {
-    if cut { "; what comes after that was not read" } else { "" }
+    if cut { "; the rest was not read" } else { "" }
 }
 
 fn keep_binary(
@@ -102,7 +104,7 @@ fn keep_binary(
         encoder.finish().map(drop)
     })?;
     let note = format!(
-        "binary, {kind}, {more}{count} bytes, not shown; kept as base64: result_read with handle {handle}{}",
+        "binary, {kind}, {more}{count} bytes, not shown; stored as base64: use result_read with handle {handle}{}",
         unread(cut)
     );
     Ok((String::new(), Some(note)))
@@ -114,7 +116,7 @@ fn keep(ctx: &Ctx, length: TextLength, write: WriteText<'_>) -> Result<String, T
     kept.map(|kept| kept.handle).map_err(|err| ToolError::failed(err.to_string()))
 }
 
-fn masked_bytes(bytes: Vec<u8>, cut: bool, used: &Used, masker: &Masker) -> Vec<u8> {
+fn masked_bytes(bytes: Vec<u8>, cut: bool, used: &SentCredentials, masker: &Masker) -> Vec<u8> {
     let mut bytes = used.mask_bytes(bytes);
     masker.mask_bytes(&mut bytes);
     if cut {
@@ -123,7 +125,7 @@ fn masked_bytes(bytes: Vec<u8>, cut: bool, used: &Used, masker: &Masker) -> Vec<
     bytes
 }
 
-fn masked_text(text: String, cut: bool, used: &Used, masker: &Masker) -> String {
+fn masked_text(text: String, cut: bool, used: &SentCredentials, masker: &Masker) -> String {
     let mut text = mask_all(used, masker, text);
     if cut {
         let end = text.len().saturating_sub(torn(used, masker));
@@ -132,13 +134,14 @@ fn masked_text(text: String, cut: bool, used: &Used, masker: &Masker) -> String 
     text
 }
 
-/// What goes from the end of a body that was cut: as much as the beginning of a credential can be, whatever stands there. To
-/// look whether there is one would tell it letter by letter to whoever can choose the body.
-fn torn(used: &Used, masker: &Masker) -> usize {
+/// The number of bytes to drop from the end of a truncated body: the length of the longest possible
+/// start of a credential, whatever the bytes are. Dropping only real matches would reveal a
+/// credential letter by letter to anyone who controls the body.
+fn torn(used: &SentCredentials, masker: &Masker) -> usize {
     used.longest().max(masker.longest_secret()).saturating_sub(1)
 }
 
-/// A body's text; JSON gets its line breaks while it is written.
+/// The text of a body. JSON is indented while it is written.
 struct Shaped {
     text: String,
     indented: bool,
@@ -161,11 +164,12 @@ impl Shaped {
         if self.indented { json::indent(&self.text, to) } else { to(&self.text) }
     }
 
-    /// At most `limit` bytes of it, ending with a whole character, and how long it is.
+    /// Returns at most `limit` bytes, ending with a whole character, and the length of the whole
+    /// text.
     fn head(&self, limit: usize) -> Result<(String, TextLength), ToolError> {
         let (mut head, mut length) = (String::new(), TextLength::default());
         let measured = self.write(&mut |piece| {
-            // Nothing more once a character did not fit.
+            // Stops at the first character that does not fit.
             if head.len() == length.bytes {
                 head.push_str(&piece[..piece.floor_char_boundary(limit - head.len())]);
             }
@@ -173,12 +177,12 @@ impl Shaped {
             length.characters += piece.chars().count();
             Ok(())
         });
-        measured.map_err(|err| ToolError::internal(format!("a text was not measured: {err}")))?;
+        measured.map_err(|err| ToolError::internal(format!("cannot measure the body: {err}")))?;
         Ok((head, length))
     }
 }
 
-/// By what it says it is, and by what it is: a NUL is in no text but UTF-16.
+/// Decides by the content type and by the bytes: only UTF-16 text contains NUL bytes.
 fn is_text(bytes: &[u8], content_type: Option<&str>) -> bool {
     let kind = content_type.unwrap_or_default().to_ascii_lowercase();
     let marked = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") || kind.contains("utf-16");
@@ -187,12 +191,12 @@ fn is_text(bytes: &[u8], content_type: Option<&str>) -> bool {
     }
     let essence = kind.split(';').next().unwrap_or_default().trim();
     let named = ["json", "xml", "javascript", "yaml", "csv", "x-www-form-urlencoded", "graphql"];
-    let said = essence.starts_with("text/") || named.iter().any(|name| essence.contains(name));
+    let named_text = essence.starts_with("text/") || named.iter().any(|name| essence.contains(name));
     let head = &bytes[..bytes.len().min(8 * 1024)];
     let nul = head.contains(&0);
-    // A character may be cut at the end of the head.
+    // The end of the head may split a character.
     let utf8 = std::str::from_utf8(head).map_or_else(|err| err.error_len().is_none(), |_| true);
-    !nul && (said || utf8)
+    !nul && (named_text || utf8)
 }
 
 #[cfg(test)]
@@ -200,8 +204,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_leaves_no_beginning_of_a_credential() {
-        let mut used = Used::default();
+    fn truncation_leaves_no_start_of_a_credential() {
+        let mut used = SentCredentials::default();
         used.add("sent-credential");
         let masker = Masker::new(["known-elsewhere".to_owned()]);
         for secret in ["sent-credential", "known-elsewhere"] {
@@ -216,14 +220,18 @@ mod tests {
                     );
                 }
                 if length < secret.len() {
-                    assert_eq!(masked_text(text.clone(), false, &used, &masker), text, "it is all there is");
+                    assert_eq!(
+                        masked_text(text.clone(), false, &used, &masker),
+                        text,
+                        "a whole body is unchanged"
+                    );
                 }
             }
         }
     }
 
     #[test]
-    fn text_is_told_from_bytes() {
+    fn text_is_distinguished_from_binary() {
         assert!(is_text(b"hello", None) && is_text("grö".as_bytes(), Some("application/octet-stream")));
         assert!(is_text(b"gr\xf6\xdfe", Some("text/plain; charset=latin1")));
         assert!(is_text(b"\xff\xfeh\0", None) && is_text(b"h\0i\0", Some("text/plain; charset=utf-16le")));

@@ -1,15 +1,15 @@
-//! JSON as it is shown: spelt plainly, with line breaks and blanks, and otherwise character for character as it came.
+//! Indents JSON for display. Apart from whitespace and needless escapes, it keeps every character.
 
 use std::io;
 
-/// JSON that goes deeper stays as it came: indenting it would make more blanks than text.
+/// Deeper JSON is not indented: it would have more spaces than text.
 const MAX_DEPTH: usize = 64;
-/// Of `\u0041`.
+/// The length of `\u0041`.
 const ESCAPE_BYTES: usize = 6;
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// JSON whose printable ASCII is not spelt in escapes (`\u0041`): such a spelling hides a known value from the masker.
-/// It only gets shorter, so it is done in place.
+/// Replaces escapes of printable ASCII (`\u0041`) in JSON, because they would hide a known secret
+/// from the masker. The text only gets shorter, so this works in place.
 pub(super) fn plainly_spelt(text: String) -> String {
     if !text.contains("\\u00") || !text.trim_start().starts_with(['{', '[', '"']) {
         return text;
@@ -23,7 +23,7 @@ pub(super) fn plainly_spelt(text: String) -> String {
             bytes[written] = character;
             (read, written) = (read + ESCAPE_BYTES, written + 1);
         } else {
-            // Two at once, so that an escaped backslash begins nothing.
+            // Copies two bytes, so that an escaped backslash does not start an escape.
             let length = (bytes.len() - read).min(2);
             bytes.copy_within(read..read + length, written);
             (read, written) = (read + length, written + length);
@@ -31,25 +31,25 @@ pub(super) fn plainly_spelt(text: String) -> String {
     }
     bytes.copy_within(read.., written);
     bytes.truncate(written + bytes.len() - read);
-    // Whole characters took the place of whole characters.
+    // Only whole characters were replaced, so the bytes are still UTF-8.
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// The printable character that an escape spells, unless it has to be escaped.
+/// Returns the printable character of an escape, unless JSON requires the escape.
 fn spelt_character(escape: &[u8]) -> Option<u8> {
     let digits = escape.strip_prefix(b"\\u00")?.get(..2)?;
     let code = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     (matches!(code, b' '..=b'~') && !matches!(code, b'"' | b'\\')).then_some(code)
 }
 
-/// An object or a list.
+/// Whether the text is a JSON object or array.
 pub(super) fn is_json(text: &str) -> bool {
     let text = text.trim();
     text.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Hands JSON on in pieces, with line breaks and blanks, and character for character otherwise: numbers keep their digits,
-/// objects their order. Fails where `to` does, and with what goes too deep.
+/// Writes indented JSON to `to` in pieces. Numbers keep their digits and objects their order. Fails
+/// if `to` fails, or if the JSON is nested too deeply.
 pub(super) fn indent(text: &str, to: &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()> {
     let (mut out, mut depth, mut in_string, mut escaped) = (String::new(), 0, false, false);
     let mut chars = text.trim().chars().filter(|c| !c.is_control()).peekable();
@@ -77,7 +77,7 @@ pub(super) fn indent(text: &str, to: &mut dyn FnMut(&str) -> io::Result<()>) -> 
                 } else {
                     depth += 1;
                     if depth > MAX_DEPTH {
-                        return Err(io::Error::other("goes too deep"));
+                        return Err(io::Error::other("nested too deeply"));
                     }
                     new_line(&mut out, depth);
                 }
@@ -118,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn json_is_indented_and_otherwise_untouched() {
+    fn json_is_indented_and_otherwise_unchanged() {
         let text = r#"{"b":[1,2.50,{"x":null}],"a":"q\"{[,:] \\","e":{},"l":[ ],"n":123456789012345678901234567890}"#;
         let expected = "{\n  \"b\": [\n    1,\n    2.50,\n    {\n      \"x\": null\n    }\n  ],\n  \"a\": \"q\\\"{[,:] \\\\\",\n  \"e\": {},\n  \"l\": [],\n  \"n\": 123456789012345678901234567890\n}";
         assert_eq!(indented(text).as_deref(), Some(expected));
-        assert_eq!(indented(expected).as_deref(), Some(expected), "again is the same");
+        assert_eq!(indented(expected).as_deref(), Some(expected), "indenting twice changes nothing");
         for none in ["", "hello", "{", "{\"a\": 1} x", "[1,]", "\"text\"", "1"] {
             assert_eq!(indented(none), None, "{none}");
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_of_plain_characters_are_spelt_out_and_others_stay() {
+    fn only_escapes_of_printable_ascii_are_replaced() {
         let spelt = |text: &str| plainly_spelt(text.to_owned());
         assert_eq!(
             spelt(r#"["\u0041\u002b\u007E", "\\u0041", "\u0022\u005c\u000a\u00e9\u2028"]"#),

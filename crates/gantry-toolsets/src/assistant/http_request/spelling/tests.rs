@@ -36,7 +36,7 @@ fn escaped(character: char, [way, more]: [u8; 2]) -> String {
     }
 }
 
-/// Each character in a way of its own, the characters of its escape in ways of theirs.
+/// Escapes each character in its own way, and the characters of its escape in other ways.
 fn spelt(value: &str, ways: &[[u8; 2]]) -> String {
     let mut ways = ways.iter().cycle();
     let mut way = || ways.next().copied().unwrap_or_default();
@@ -68,9 +68,9 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-fn found(values: &[&str], told: Told, text: &str) -> Option<Range<usize>> {
+fn found(values: &[&str], form: TextForm, text: &str) -> Option<Range<usize>> {
     let values: Vec<Vec<char>> = values.iter().map(|value| value.chars().collect()).collect();
-    Finder::new(&values, told).find(text.as_bytes(), 0)
+    Finder::new(&values, form).find(text.as_bytes(), 0)
 }
 
 proptest! {
@@ -81,54 +81,55 @@ proptest! {
 
     #[test]
     fn any_mixture_of_spellings_is_found(value in value(), ways in prop::collection::vec(any::<[u8; 2]>(), 1..60)) {
-        let said = spelt(&value, &ways);
-        // Neither beginning nor end can be taken for a part of an escape.
-        let text = format!("<p>{said}<");
-        let range = found(&[&value], Told::AsItCame, &text);
+        let escaped = spelt(&value, &ways);
+        // The surrounding characters cannot be read as part of an escape.
+        let text = format!("<p>{escaped}<");
+        let range = found(&[&value], TextForm::Verbatim, &text);
         prop_assert_eq!(range.clone().map(|range| range.end), Some(text.len() - 1), "{} in {}", value, text);
         prop_assert!(range.is_some_and(|range| range.start <= 3), "{} in {}", value, text);
         let name = text.to_lowercase();
         if value.is_ascii() {
-            prop_assert!(found(&[&value], Told::AsName, &name).is_some(), "{} in {}", value, name);
+            prop_assert!(found(&[&value], TextForm::Normalized, &name).is_some(), "{} in {}", value, name);
         }
     }
 
     #[test]
-    fn what_is_not_there_is_not_found(value in "[A-Z0-9]{8,20}", text in "[a-zé%&;#ux\\\\ ]{0,300}") {
-        prop_assert_eq!(found(&[&value], Told::AsItCame, &text), None);
+    fn absent_value_is_not_found(value in "[A-Z0-9]{8,20}", text in "[a-zé%&;#ux\\\\ ]{0,300}") {
+        prop_assert_eq!(found(&[&value], TextForm::Verbatim, &text), None);
     }
 
     #[test]
-    fn all_but_the_last_character_is_not_the_value(beginning in "[A-PR-Za-z0-9/+]{7,19}", ways in prop::collection::vec(any::<[u8; 2]>(), 1..60)) {
-        // No escape has a Q: a digit of one could be read as the last character, where the rest of it is one as well.
+    fn value_without_its_last_character_is_not_found(beginning in "[A-PR-Za-z0-9/+]{7,19}", ways in prop::collection::vec(any::<[u8; 2]>(), 1..60)) {
+        // No escape contains a Q. Without it, a digit of an escape could be read as the last
+        // character.
         let value = format!("{beginning}Q");
         let text = format!("{}<", spelt(&beginning, &ways));
-        prop_assert_eq!(found(&[&value], Told::AsItCame, &text), None, "{} in {}", value, text);
+        prop_assert_eq!(found(&[&value], TextForm::Verbatim, &text), None, "{} in {}", value, text);
     }
 
     #[test]
-    fn no_bytes_are_too_much(value in value(), bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_cause_no_panic(value in value(), bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let values = [value.chars().collect::<Vec<char>>()];
-        for told in [Told::AsItCame, Told::AsName] {
-            let _ = Finder::new(&values, told).find(&bytes, 0);
+        for form in [TextForm::Verbatim, TextForm::Normalized] {
+            let _ = Finder::new(&values, form).find(&bytes, 0);
         }
     }
 }
 
 #[test]
-fn the_furthest_end_counts_and_the_first_place() {
-    assert_eq!(found(&["key-with-end\\"], Told::AsItCame, "a key-with-end\\\\ b"), Some(2..16));
-    assert_eq!(found(&["first-value", "first-value="], Told::AsItCame, "first-value%3d"), Some(0..14));
+fn first_position_and_furthest_end_are_found() {
+    assert_eq!(found(&["key-with-end\\"], TextForm::Verbatim, "a key-with-end\\\\ b"), Some(2..16));
+    assert_eq!(found(&["first-value", "first-value="], TextForm::Verbatim, "first-value%3d"), Some(0..14));
     assert_eq!(
-        found(&["second-value", "first-value"], Told::AsItCame, "first-value second-value"),
+        found(&["second-value", "first-value"], TextForm::Verbatim, "first-value second-value"),
         Some(0..11)
     );
-    assert_eq!(found(&["Some-Value\\x"], Told::AsName, "http://some-value/x"), Some(7..19));
-    assert_eq!(found(&["Some-Value"], Told::AsItCame, "some-value"), None);
+    assert_eq!(found(&["Some-Value\\x"], TextForm::Normalized, "http://some-value/x"), Some(7..19));
+    assert_eq!(found(&["Some-Value"], TextForm::Verbatim, "some-value"), None);
 }
 
 #[test]
-fn hostile_text_takes_no_longer_than_its_length_says() {
+fn hostile_text_is_searched_in_linear_time() {
     const LENGTH: usize = 100_000;
     let values: Vec<Vec<char>> = ["S3cr3t/Val+ue\"AB", "UzNjcjN0L1ZhbCt1ZSJBQg==", "\\S3&cr%3t\\"]
         .iter()
@@ -137,7 +138,7 @@ fn hostile_text_takes_no_longer_than_its_length_says() {
     for part in ["\\", "%", "&", "%25", "&amp;", "&#0", "\\u005c", "S3cr3t", "+"] {
         let text = part.repeat(LENGTH / part.len());
         let started = std::time::Instant::now();
-        assert_eq!(Finder::new(&values, Told::AsItCame).find(text.as_bytes(), 0), None);
+        assert_eq!(Finder::new(&values, TextForm::Verbatim).find(text.as_bytes(), 0), None);
         let took = started.elapsed();
         println!("{part:8} {took:?}");
         assert!(took < std::time::Duration::from_secs(20), "{part}: {took:?}");

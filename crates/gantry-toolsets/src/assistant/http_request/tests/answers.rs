@@ -1,4 +1,4 @@
-//! What is shown of an answer, and what is kept.
+//! Tests of the text of a response, and of the stored body.
 
 use super::*;
 
@@ -9,7 +9,7 @@ async fn shown(content_type: &'static str, body: &'static [u8]) -> String {
 }
 
 #[tokio::test]
-async fn status_headers_and_body_with_credentials_redacted() {
+async fn response_shows_status_headers_and_body_with_credentials_redacted() {
     let bench = bench();
     let site = Site::start(|_| {
         answer(
@@ -27,7 +27,7 @@ async fn status_headers_and_body_with_credentials_redacted() {
 }
 
 #[tokio::test]
-async fn text_is_decoded_by_its_character_set_and_broken_json_is_text() {
+async fn charset_is_decoded_and_invalid_json_is_shown_as_text() {
     assert!(shown("text/plain; charset=iso-8859-1", b"gr\xf6\xdfe").await.ends_with("\n\ngröße"));
     assert!(shown("text/plain; charset=utf-16le", b"h\0\xe9\0").await.ends_with("\n\nhé"));
     assert!(shown("application/json", b"{\"a\": ").await.ends_with("\n\n{\"a\": "));
@@ -35,7 +35,7 @@ async fn text_is_decoded_by_its_character_set_and_broken_json_is_text() {
 }
 
 #[tokio::test]
-async fn a_long_body_is_cut_on_a_character_and_the_whole_is_kept() {
+async fn long_body_is_truncated_and_stored_whole() {
     let bench = Bench::with(|parts| {
         reach_this_machine(parts);
         parts.web.http_response_limit = 1001;
@@ -47,18 +47,21 @@ async fn a_long_body_is_cut_on_a_character_and_the_whole_is_kept() {
     let (_, shown) = text.split_once("\n\n").unwrap();
     let (shown, note) = shown.split_once('\n').unwrap();
     assert_eq!(shown, "é".repeat(500));
-    assert!(note.starts_with("[cut: 1000 of 10000 bytes shown; result_read with handle res_"), "{note}");
+    assert!(
+        note.starts_with("[truncated: 1000 of 10000 bytes shown; use result_read with handle res_"),
+        "{note}"
+    );
     let handle = note.split_whitespace().find(|word| word.starts_with("res_")).unwrap();
     let page = bench.call("result_read", json!({"handle": handle, "limit": 40_000})).await.unwrap();
     assert_eq!(page["text"], json!(body));
-    assert!(note.contains(" and offset 500 reads on"), "{note}");
+    assert!(note.contains(" and offset 500 to continue"), "{note}");
     let rest = json!({"handle": handle, "offset": 500, "limit": 40_000});
     let rest = bench.call("result_read", rest).await.unwrap();
     assert_eq!(format!("{shown}{}", rest["text"].as_str().unwrap()), body);
 }
 
 #[tokio::test]
-async fn long_json_is_kept_as_it_is_shown_with_line_breaks() {
+async fn long_json_is_stored_indented() {
     let bench = Bench::with(|parts| {
         reach_this_machine(parts);
         parts.web.http_response_limit = 10_000;
@@ -67,7 +70,7 @@ async fn long_json_is_kept_as_it_is_shown_with_line_breaks() {
     let expected = serde_json::to_string_pretty(&items).unwrap();
     let site = Site::start(move |_| page("application/json", json!(items).to_string()));
     let text = send(&bench, json!({"url": site.url("/")})).await.unwrap();
-    let (shown, note) = text.split_once("\n\n").unwrap().1.rsplit_once("\n[cut: ").unwrap();
+    let (shown, note) = text.split_once("\n\n").unwrap().1.rsplit_once("\n[truncated: ").unwrap();
     assert!(shown.len() <= 10_000 && shown.len() > 9_990 && expected.starts_with(shown), "{shown}");
     assert!(note.contains(&format!(" of {} bytes shown", expected.len())), "{note}");
     let handle = note.split_whitespace().find(|word| word.starts_with("res_")).unwrap();
@@ -82,11 +85,11 @@ async fn long_json_is_kept_as_it_is_shown_with_line_breaks() {
 }
 
 #[tokio::test]
-async fn binary_is_kept_and_not_shown() {
+async fn binary_body_is_stored_and_not_shown() {
     let bench = bench();
     let site = Site::start(|_| page("image/png", b"\x89PNG\r\n\x1a\n\0\0"));
     let text = send(&bench, json!({"url": site.url("/")})).await.unwrap();
-    assert!(text.contains("\n[binary, image/png, 10 bytes, not shown; kept as base64: "), "{text}");
+    assert!(text.contains("\n[binary, image/png, 10 bytes, not shown; stored as base64: "), "{text}");
     let handle = text.split_whitespace().find(|word| word.starts_with("res_")).unwrap();
     let page =
         bench.call("result_read", json!({"handle": handle.trim_end_matches([']', ';'])})).await.unwrap();
@@ -94,7 +97,7 @@ async fn binary_is_kept_and_not_shown() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_and_told() {
+async fn redirects_are_followed_and_reported() {
     let bench = bench();
     let site = Site::start(|request| {
         if request.starts_with("GET /from") {

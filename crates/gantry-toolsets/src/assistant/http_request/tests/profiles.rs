@@ -1,4 +1,4 @@
-//! Requests that a profile covers, and those that lack one.
+//! Tests of requests that a profile covers, and of requests that need one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub(super) fn keep(bench: &Bench, name: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn each_kind_of_auth_is_attached_by_itself_and_never_shown() {
+async fn every_auth_type_is_attached_and_never_shown() {
     for (auth, expected) in [
         (json!({"type": "none"}), "GET /v1/things HTTP/1.1"),
         (json!({"type": "bearer", "token": "secret:TOKEN"}), "authorization: Bearer token-value-1"),
@@ -51,13 +51,13 @@ async fn each_kind_of_auth_is_attached_by_itself_and_never_shown() {
         if auth["type"] == "bearer" {
             let own = json!({"url": site.url(path), "headers": {"Authorization": "Bearer x"}});
             let error = send(&bench, own).await.unwrap_err();
-            assert!(error.contains("adds this header by itself; leave it out"), "{error}");
+            assert!(error.contains("adds this header; leave it out"), "{error}");
         }
     }
 }
 
 #[tokio::test]
-async fn once_there_is_a_profile_apis_without_one_are_refused() {
+async fn apis_without_a_profile_are_refused_once_one_exists() {
     let (bench, site) = (bench(), Site::echo());
     send(&bench, json!({"url": site.url("/api/things")})).await.unwrap();
     create(&bench, profile("mine", &site.url("/v1"), json!({"type": "none"}))).await;
@@ -83,7 +83,7 @@ async fn once_there_is_a_profile_apis_without_one_are_refused() {
 }
 
 #[tokio::test]
-async fn the_longest_path_decides_and_a_change_by_hand_counts_at_once() {
+async fn longest_path_wins_and_a_manual_change_applies_at_once() {
     let (bench, site) = (bench(), Site::echo());
     keep(&bench, "OUTER", "outer-value-1");
     keep(&bench, "INNER", "inner-value-1");
@@ -112,14 +112,14 @@ async fn the_longest_path_decides_and_a_change_by_hand_counts_at_once() {
     let before = site.connections();
     let error = send(&bench, json!({"url": site.url("/api/admin/x")})).await.unwrap_err();
     assert!(
-        error.contains("profile \"inner\" covers it and cannot be used") && error.contains("avoidd"),
+        error.contains("profile \"inner\" covers it and is invalid") && error.contains("avoidd"),
         "{error}"
     );
     assert_eq!(site.connections(), before);
 }
 
 #[tokio::test]
-async fn limits_hold_over_a_restart() {
+async fn limits_survive_a_restart() {
     let (bench, site) = (bench(), Site::echo());
     let mut limited = profile("mine", &site.url("/v1"), json!({"type": "none"}));
     limited["rate_limit"] = json!({"requests_per_hour": 2, "requests_per_day": 100});
@@ -131,16 +131,14 @@ async fn limits_hold_over_a_restart() {
     let bench = bench.restart_with(reach_this_machine).await;
     let error = send(&bench, json!({"url": url})).await.unwrap_err();
     assert!(
-        error.starts_with(
-            "the API profile \"mine\" allows 2 requests an hour; nothing was sent (try again in "
-        ),
+        error.starts_with("the API profile \"mine\" allows 2 requests an hour; nothing was sent (retry in "),
         "{error}"
     );
     assert_eq!(site.connections(), 2);
 }
 
 #[tokio::test]
-async fn tokens_are_fetched_once_kept_until_they_end_and_never_shown() {
+async fn tokens_are_cached_until_they_expire_and_never_shown() {
     for (style, asked) in [
         ("basic", "authorization: Basic Y2xpZW50LTE6Y2xpZW50LXNlY3JldC0x"),
         ("body", "client_secret=client-secret-1"),
@@ -173,19 +171,20 @@ async fn tokens_are_fetched_once_kept_until_they_end_and_never_shown() {
             texts.push(send(&bench, json!({"url": site.url(path)})).await.unwrap());
         }
         assert!(tokens.seen()[0].contains(asked), "{:?}", tokens.seen());
-        // Kept for an hour, and forgotten once the API would not have it; one that ends in 5 s is never kept.
+        // A token is cached for an hour and removed once the API rejects it. A token that expires
+        // in 5 s is never cached.
         let numbers = if style == "basic" { [0, 0, 0, 1] } else { [0, 1, 2, 3] };
         for (request, number) in site.seen().iter().zip(numbers) {
             assert!(request.contains(&format!("authorization: Bearer fetched-token-{number}")), "{request}");
         }
         let shown = texts.concat();
         assert!(!shown.contains("fetched-token") && !shown.contains("client-secret"), "{shown}");
-        assert!(shown.contains("they were not accepted"), "{shown}");
+        assert!(shown.contains("the server rejected them"), "{shown}");
     }
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_had_is_told_and_the_request_is_not_sent() {
+async fn failed_token_request_is_reported_and_the_request_is_not_sent() {
     let (bench, site) = (bench(), Site::echo());
     let tokens = Site::start(|request| {
         answer(
@@ -199,7 +198,7 @@ async fn a_token_that_cannot_be_had_is_told_and_the_request_is_not_sent() {
     create(&bench, profile("mine", &site.url("/v1"), auth)).await;
     let error = send(&bench, json!({"url": site.url("/v1/x")})).await.unwrap_err();
     assert!(
-        error.contains("no access token for API profile \"mine\" from 127.0.0.1: it answered 401"),
+        error.contains("cannot get an access token for API profile \"mine\" from 127.0.0.1: it answered 401"),
         "{error}"
     );
     assert!(
@@ -209,15 +208,15 @@ async fn a_token_that_cannot_be_had_is_told_and_the_request_is_not_sent() {
     assert_eq!(site.connections(), 0);
 }
 
-/// Whoever writes a profile could otherwise have a token fetched for one host and sent to another.
+/// Otherwise the author of a profile could have a token fetched for one host and sent to another.
 #[tokio::test]
-async fn what_a_secret_buys_goes_only_where_the_secret_may_go() {
+async fn access_token_goes_only_to_hosts_of_its_secret() {
     let (bench, site, tokens) = (bench(), Site::echo(), Site::echo());
     let token_url = tokens.url("/token").replace("127.0.0.1", "localhost");
     bench.secrets().set("CLIENT", "client-secret-1", &["localhost".to_owned()], 1).unwrap();
     let auth = json!({"type": "oauth2", "token_url": token_url, "client_id": "id", "client_secret": "secret:CLIENT"});
     create(&bench, profile("mine", &site.url("/v1"), auth)).await;
     let error = send(&bench, json!({"url": site.url("/v1/x")})).await.unwrap_err();
-    assert!(error.contains("secret:CLIENT was stored for localhost, not for 127.0.0.1"), "{error}");
+    assert!(error.contains("secret:CLIENT is stored for localhost, not for 127.0.0.1"), "{error}");
     assert_eq!((site.connections(), tokens.connections()), (0, 0));
 }

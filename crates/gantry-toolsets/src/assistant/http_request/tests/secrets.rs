@@ -1,4 +1,4 @@
-//! Where a secret goes, and where it does not.
+//! Tests of the hosts and fields that a secret may go to.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn with_secrets() -> Bench {
     bench
 }
 
-/// Nothing that Gantry keeps shows a value, but for the sealed file.
+/// Asserts that no file but the sealed one, and no audit record, contains a value.
 fn assert_hidden(bench: &Bench, values: &[&str]) {
     let mut folders = vec![bench.data()];
     while let Some(folder) = folders.pop() {
@@ -28,18 +28,18 @@ fn assert_hidden(bench: &Bench, values: &[&str]) {
             let bytes = std::fs::read(&path).unwrap_or_default();
             let text = String::from_utf8_lossy(&bytes);
             for value in values {
-                assert!(!text.contains(value), "{value} stands in {}", path.display());
+                assert!(!text.contains(value), "{value} is in {}", path.display());
             }
         }
     }
     let audit = format!("{:?}", bench.audit.records());
     for value in values {
-        assert!(!audit.contains(value), "{value} stands in the audit log: {audit}");
+        assert!(!audit.contains(value), "{value} is in the audit log: {audit}");
     }
 }
 
 #[tokio::test]
-async fn a_secret_is_sent_and_an_echo_of_it_is_masked_in_every_form() {
+async fn secret_is_sent_and_its_echo_is_masked_in_every_form() {
     let bench = with_secrets();
     for (input, sent) in [
         (
@@ -75,13 +75,13 @@ async fn a_secret_is_sent_and_an_echo_of_it_is_masked_in_every_form() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_long_or_binary_echo_is_masked_too() {
+async fn stored_echo_of_a_secret_is_masked() {
     let bench = with_secrets();
     let site = Site::start(|request| {
-        let said = request.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap();
+        let token = request.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap();
         match request.contains("/binary") {
-            true => page("image/png", [b"\x89PNG\0".as_slice(), said.as_bytes()].concat()),
-            false => page("text/plain", format!("{}{said}", "x".repeat(200_000))),
+            true => page("image/png", [b"\x89PNG\0".as_slice(), token.as_bytes()].concat()),
+            false => page("text/plain", format!("{}{token}", "x".repeat(200_000))),
         }
     });
     for path in ["/long", "/binary"] {
@@ -102,17 +102,17 @@ async fn what_is_kept_of_a_long_or_binary_echo_is_masked_too() {
 }
 
 #[tokio::test]
-async fn a_secret_goes_only_to_its_hosts_and_never_in_the_clear() {
+async fn secret_goes_only_to_its_hosts_over_tls() {
     let bench = with_secrets();
     let site = Site::echo();
     for (input, expected) in [
         (
             json!({"url": site.url("/"), "headers": {"A": "secret:ELSEWHERE"}}),
-            "was stored for *.example.com, not for 127.0.0.1",
+            "is stored for *.example.com, not for 127.0.0.1",
         ),
         (
             json!({"url": "https://example.com/", "headers": {"A": "secret:ELSEWHERE"}}),
-            "was stored for *.example.com, not for example.com",
+            "is stored for *.example.com, not for example.com",
         ),
         (
             json!({"url": "https://a.example.com.evil.org/", "headers": {"A": "secret:ELSEWHERE"}}),
@@ -120,15 +120,15 @@ async fn a_secret_goes_only_to_its_hosts_and_never_in_the_clear() {
         ),
         (
             json!({"url": "http://a.example.com/", "headers": {"A": "secret:ELSEWHERE"}}),
-            "goes out over https only",
+            "is sent over https only",
         ),
         (
             json!({"url": "http://a.example.com/", "method": "POST", "form": {"a": "secret:ELSEWHERE"}}),
-            "form.a: secret:ELSEWHERE goes out over https only",
+            "form.a: secret:ELSEWHERE is sent over https only",
         ),
         (
             json!({"url": "http://a.example.com/", "method": "POST", "json": {"x": ["secret:ELSEWHERE"]}}),
-            "json.x: secret:ELSEWHERE goes out",
+            "json.x: secret:ELSEWHERE is sent",
         ),
         (json!({"url": site.url("/"), "headers": {"A": "secret:GITHIB"}}), "did you mean secret:GITHUB?"),
     ] {
@@ -140,7 +140,7 @@ async fn a_secret_goes_only_to_its_hosts_and_never_in_the_clear() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_another_origin_takes_no_credential_along() {
+async fn redirect_to_another_origin_drops_credentials() {
     let bench = with_secrets();
     let other = Site::echo();
     let to = other.url("/stolen");
@@ -155,10 +155,10 @@ async fn a_redirect_to_another_origin_takes_no_credential_along() {
     let stolen = other.seen().concat();
     assert!(stolen.starts_with("GET /stolen") && !stolen.contains("s3cr3t"), "{stolen}");
     assert!(!stolen.to_lowercase().contains("authorization") && !stolen.contains("literal-key"), "{stolen}");
-    // The same origin gets it again.
+    // A redirect to the same origin keeps it.
     send(&bench, json!({"url": site.url("/near"), "headers": headers})).await.unwrap();
     assert!(site.seen().last().unwrap().contains(VALUE));
-    // A body that holds a secret goes nowhere else.
+    // A body that contains a secret is not sent to another address.
     let text = send(&bench, json!({"url": site.url("/"), "method": "POST", "form": {"k": "secret:GITHUB"}}))
         .await
         .unwrap();
@@ -167,22 +167,22 @@ async fn a_redirect_to_another_origin_takes_no_credential_along() {
 }
 
 #[tokio::test]
-async fn a_secret_stored_while_tools_run_is_masked_in_all_of_them() {
+async fn secret_stored_during_a_run_is_masked_by_all_tools() {
     let bench = bench();
     let echo = || async { bench.call("bash", json!({"command": "echo stored-later-value"})).await.unwrap() };
     assert_eq!(echo().await, json!("stored-later-value\n"));
     bench.secrets().set("LATER", "stored-later-value", &["a.example".into()], 1).unwrap();
-    // The tools have their own view of the secrets, as another process would: it looks at the file every 10 ms.
+    // The tools read the secrets file themselves, as another process would, at most every 10 ms.
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     assert_eq!(echo().await, json!("[masked]\n"));
 }
 
 #[tokio::test]
-async fn a_sent_secret_is_masked_however_it_is_said_back_and_wherever() {
+async fn sent_secret_is_masked_in_every_escaping_and_place() {
     const KEY: &str = r#"S3cr3t/Val+ue"AB?CDEF\GH12345678"#;
     let bench = bench();
     bench.secrets().set("KEY", KEY, &["127.0.0.1".to_owned()], 1).unwrap();
-    let told = |path: &str| match path {
+    let respond = |path: &str| match path {
         "/php" => page("application/json", r#"{"k": "S3cr3t\/Val+ue\"AB?CDEF\\GH12345678"}"#),
         "/nested" => {
             page("application/json", r#"{"k": "{\"a\": \"S3cr3t/Val+ue\\\"AB?CDEF\\\\GH12345678\"}"}"#)
@@ -196,16 +196,16 @@ async fn a_sent_secret_is_masked_however_it_is_said_back_and_wherever() {
         "/host" => answer("302 Found", "Location: http://Abcdefghij-S3cret99.invalid/\r\n", ""),
         _ => page("text/plain", "here"),
     };
-    let site = Site::start(move |request| told(request.split(' ').nth(1).unwrap_or_default()));
+    let site = Site::start(move |request| respond(request.split(' ').nth(1).unwrap_or_default()));
     bench.secrets().set("NAME", "Abcdefghij-S3cret99", &["127.0.0.1".to_owned()], 1).unwrap();
     for path in ["/php", "/nested", "/lower", "/html", "/binary", "/name", "/ftp", "/hop", "/host"] {
         let headers = json!({"X-Api-Key": "secret:KEY", "X-Other": "secret:NAME"});
-        let said = match send(&bench, json!({"url": site.url(path), "headers": headers})).await {
+        let output = match send(&bench, json!({"url": site.url(path), "headers": headers})).await {
             Ok(text) | Err(text) => text,
         };
-        assert!(said.contains("[masked]") || path == "/binary", "{path}: {said}");
+        assert!(output.contains("[masked]") || path == "/binary", "{path}: {output}");
         for part in ["cr3t", "s3cret", "GH1234"] {
-            assert!(!said.contains(part), "{path} tells {part}: {said}");
+            assert!(!output.contains(part), "{path} reveals {part}: {output}");
         }
     }
     assert_hidden(&bench, &["GH1234", "R0gxMjM0"]);

@@ -1,18 +1,18 @@
-//! The credentials a call has sent, so that no answer and no error can show them.
+//! The credentials that a call has sent, for masking them in responses and errors.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use gantry_tool::{Masker, Message, SHORTEST_SECRET, ToolError, mask_found};
 
-use super::spelling::{Finder, LONGEST_SPELLING, Told};
+use super::spelling::{Finder, LONGEST_SPELLING, TextForm};
 
-/// What was sent, as it is and as base64. However a server spells these, they are found.
+/// The sent values, also as base64. They are found in any escaping.
 #[derive(Clone, Default)]
-pub(super) struct Used {
+pub(super) struct SentCredentials {
     values: Vec<Vec<char>>,
 }
 
-impl Used {
+impl SentCredentials {
     pub(super) fn add(&mut self, value: &str) {
         let bytes = value.as_bytes();
         let forms = [
@@ -29,8 +29,9 @@ impl Used {
         }
     }
 
-    /// The value of a header that holds a credential, written out by the caller: the credential is what follows the
-    /// scheme, or each value of a cookie. What is very short would mask half of every text.
+    /// Adds the credential of a header that the caller wrote out: the text after the scheme, or
+    /// each value of a cookie. Very short values are skipped, because they would mask parts of
+    /// unrelated text.
     pub(super) fn add_written_out(&mut self, value: &str) {
         let rest = value.split_once(' ').map_or(value, |(_, rest)| rest);
         let cookies = value.split(';').filter_map(|pair| Some(pair.split_once('=')?.1));
@@ -42,32 +43,33 @@ impl Used {
     }
 
     pub(super) fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        self.masked(bytes, Told::AsItCame)
+        self.masked(bytes, TextForm::Verbatim)
     }
 
     pub(super) fn mask_text(&self, text: String) -> String {
-        as_text(self.masked(text.into_bytes(), Told::AsItCame))
+        as_text(self.masked(text.into_bytes(), TextForm::Verbatim))
     }
 
-    /// In the name of a header, and in what tells of hosts and addresses: Gantry writes them in its own way.
+    /// Masks the name of a header, or text about hosts and addresses, which Gantry normalizes.
     pub(super) fn mask_name(&self, text: String) -> String {
-        as_text(self.masked(text.into_bytes(), Told::AsName))
+        as_text(self.masked(text.into_bytes(), TextForm::Normalized))
     }
 
-    fn masked(&self, mut bytes: Vec<u8>, told: Told) -> Vec<u8> {
+    fn masked(&self, mut bytes: Vec<u8>, form: TextForm) -> Vec<u8> {
         if !self.values.is_empty() {
-            let finder = Finder::new(&self.values, told);
+            let finder = Finder::new(&self.values, form);
             mask_found(&mut bytes, |bytes, from| finder.find(bytes, from));
         }
         bytes
     }
 
-    /// The most bytes that one of them can take.
+    /// The most bytes that one of the values can take in any escaping.
     pub(super) fn longest(&self) -> usize {
         LONGEST_SPELLING * self.values.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Errors are masked by the gate too, but it knows neither fetched tokens nor other forms.
+    /// Masks an error. The gate masks errors too, but it knows neither fetched tokens nor escaped
+    /// forms.
     pub(super) fn masked_error(&self, err: ToolError) -> ToolError {
         let masked = |message: Message| Message {
             text: self.mask_name(message.text),
@@ -84,20 +86,20 @@ impl Used {
     }
 }
 
-impl std::fmt::Debug for Used {
+impl std::fmt::Debug for SentCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Used({})", self.values.len())
+        write!(f, "SentCredentials({})", self.values.len())
     }
 }
 
-/// Also what is known from elsewhere.
-pub(super) fn mask_all(used: &Used, masker: &Masker, text: String) -> String {
+/// Masks sent credentials and all other known secrets.
+pub(super) fn mask_all(used: &SentCredentials, masker: &Masker, text: String) -> String {
     let mut text = used.mask_text(text);
     masker.mask_text(&mut text);
     text
 }
 
-/// Whole characters were replaced by whole characters, so it is text still.
+/// Only whole characters were replaced, so the bytes are still UTF-8.
 fn as_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|err| String::from_utf8_lossy(err.as_bytes()).into_owned())
 }
@@ -107,10 +109,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_masked_in_text_and_in_bytes() {
-        let mut used = Used::default();
+    fn every_escaping_is_masked_in_text_and_in_bytes() {
+        let mut used = SentCredentials::default();
         used.add("se\"cret/va lue");
-        for said in [
+        for spelling in [
             "se\"cret/va lue",
             "se\\\"cret/va lue",
             "se%22cret%2Fva%20lue",
@@ -123,9 +125,9 @@ mod tests {
             "se&quot;cret&#x2F;va&#032;lue",
             "se&amp;quot;cret/va&nbsp;lue",
         ] {
-            let text = format!("<{said}> and {said}");
-            assert_eq!(used.mask_text(text.clone()), "<[masked]> and [masked]", "{said}");
-            assert_eq!(used.mask_bytes(text.into_bytes()), b"<[masked]> and [masked]", "{said}");
+            let text = format!("<{spelling}> and {spelling}");
+            assert_eq!(used.mask_text(text.clone()), "<[masked]> and [masked]", "{spelling}");
+            assert_eq!(used.mask_bytes(text.into_bytes()), b"<[masked]> and [masked]", "{spelling}");
         }
         assert_eq!(used.mask_bytes(vec![0xff, 0, 1]), [0xff, 0, 1]);
         assert!(!format!("{used:?}").contains("cret"));

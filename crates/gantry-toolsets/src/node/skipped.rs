@@ -1,13 +1,13 @@
-//! What `Glob` and `Grep` share: what they report about places that they left out.
+//! The report of skipped paths that `Glob` and `Grep` share.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Places that were not looked at. Only present when there are any.
+/// Paths that were not searched; absent if there are none.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Skipped {
-    /// Files and directories that may hold keys or credentials, left out because this caller would need approval.
+    /// Files and directories that may hold keys or credentials; this caller would need approval.
     #[serde(skip_serializing_if = "is_zero")]
     sensitive: u64,
     /// Files and directories that could not be opened or read.
@@ -16,13 +16,13 @@ pub(super) struct Skipped {
     /// Lines too long to search (over 16 MB).
     #[serde(skip_serializing_if = "is_zero")]
     long_lines: u64,
-    /// Directories with too many entries to look at all of them.
+    /// Directories with too many entries to search them all.
     #[serde(skip_serializing_if = "is_zero")]
     crowded_directories: u64,
     /// Links to directories that were not followed, because there were too many.
     #[serde(skip_serializing_if = "is_zero")]
     links: u64,
-    /// One path that could not be looked at.
+    /// One path that could not be searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     example: Option<String>,
 }

@@ -1,17 +1,19 @@
-//! What the operator has set up, nobody else loosens: where a profile's requests go, what proves who they are, and how
-//! often they may be made. The rest of it teaches, and whoever learns may write it down. What others made is theirs.
+//! Ownership rules of API profiles. Only the operator may loosen a profile that the operator made:
+//! its base URL, its auth and its rate limits. Others may change its documentation. A profile made
+//! by another agent cannot be changed.
 
 use gantry_apis::{ApiFile, Profile};
 use gantry_tool::{Principal, ToolError};
 
 use crate::Ctx;
 
-/// Who makes a profile; nobody in particular if it is the operator.
+/// Returns the creator to record in a profile; `None` for the operator.
 pub(super) fn maker(ctx: &Ctx) -> Option<String> {
     (ctx.call.principal != Principal::Operator).then(|| ctx.call.principal.to_string())
 }
 
-/// A profile below one of the operator's would take its place for some of its requests.
+/// Denies a profile whose base URL lies below one of the operator's: it would replace that profile
+/// for some requests.
 pub(super) fn may_create(ctx: &Ctx, new: &Profile, files: &[ApiFile]) -> Result<(), ToolError> {
     if maker(ctx).is_none() {
         return Ok(());
@@ -24,7 +26,7 @@ pub(super) fn may_create(ctx: &Ctx, new: &Profile, files: &[ApiFile]) -> Result<
     });
     match above {
         Some(own) => Err(denied(format!(
-            "base_url lies below {}, the base of the operator's API profile \"{}\", whose limits and credentials count there",
+            "base_url lies below {}, the base of the operator's API profile \"{}\", whose limits and credentials apply there",
             own.base_url, own.id
         ))),
         None => Ok(()),
@@ -43,8 +45,8 @@ pub(super) fn may_update(
     let old = match old {
         ApiFile::Profile(old) if old.is_operators() => old,
         ApiFile::Profile(old) if old.draft.made_by == maker(ctx) => return may_create(ctx, new, files),
-        ApiFile::Profile(old) => return Err(somebody_elses(old)),
-        ApiFile::Broken(broken) => return Err(whose_is_unknown(&broken.id)),
+        ApiFile::Profile(old) => return Err(made_by_another(old)),
+        ApiFile::Broken(broken) => return Err(maker_unknown(&broken.id)),
     };
     let mut loosened = Vec::new();
     if old.base_url != new.base_url {
@@ -59,8 +61,8 @@ pub(super) fn may_update(
         return Ok(());
     }
     Err(denied(format!(
-        "the API profile \"{}\" is the operator's: base_url and auth stay as they are, and limits can only become \
-         stricter; not to be changed this way: {}",
+        "the API profile \"{}\" is the operator's: base_url and auth cannot change, and limits can only become \
+         stricter; these changes were denied: {}",
         old.id,
         loosened.join(", ")
     )))
@@ -70,25 +72,25 @@ pub(super) fn may_delete(ctx: &Ctx, file: &ApiFile) -> Result<(), ToolError> {
     match file {
         _ if maker(ctx).is_none() => Ok(()),
         ApiFile::Profile(profile) if profile.is_operators() => Err(denied(format!(
-            "the API profile \"{}\" is the operator's: without it its limits would no longer count",
+            "the API profile \"{}\" is the operator's: deleting it would remove its limits",
             profile.id
         ))),
         ApiFile::Profile(profile) if profile.draft.made_by == maker(ctx) => Ok(()),
-        ApiFile::Profile(profile) => Err(somebody_elses(profile)),
-        ApiFile::Broken(broken) => Err(whose_is_unknown(&broken.id)),
+        ApiFile::Profile(profile) => Err(made_by_another(profile)),
+        ApiFile::Broken(broken) => Err(maker_unknown(&broken.id)),
     }
 }
 
-fn somebody_elses(profile: &Profile) -> ToolError {
+fn made_by_another(profile: &Profile) -> ToolError {
     let maker = profile.draft.made_by.as_deref().unwrap_or_default();
     denied(format!("the API profile \"{}\" was made by {maker}", profile.id))
 }
 
-fn whose_is_unknown(id: &str) -> ToolError {
+fn maker_unknown(id: &str) -> ToolError {
     denied(format!("the API profile \"{id}\" cannot be read, so it may be the operator's"))
 }
 
 fn denied(text: String) -> ToolError {
     ToolError::denied(format!("{text}; nothing was saved"))
-        .with_hint("the operator can do it, with `gantry apis` or in the profile's file")
+        .with_hint("ask the operator to do it, with `gantry apis` or in the profile's file")
 }

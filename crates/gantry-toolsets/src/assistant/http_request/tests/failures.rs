@@ -1,18 +1,18 @@
-//! What is said when something goes wrong after or before sending.
+//! Tests of failures before and after sending, and of the texts that report them.
 
 use super::profiles::{create, profile};
 use super::*;
 
 #[tokio::test]
-async fn an_answer_whose_body_is_broken_is_shown_as_far_as_it_came() {
-    for (headers, body, told) in [
+async fn response_with_a_broken_body_is_shown_up_to_the_error() {
+    for (headers, body, expected) in [
         ("Content-Encoding: foo\r\n", "x", "its encoding \"foo\" is unknown"),
         ("Content-Encoding: gzip\r\n", "not gzip", "cannot be decoded"),
     ] {
         let (bench, site) = (bench(), Site::start(move |_| answer("201 Created", headers, body)));
         let text = send(&bench, json!({"url": site.url("/"), "method": "POST", "body": "b"})).await.unwrap();
         assert!(text.starts_with("HTTP/1.1 201 Created\n") && text.contains("content-encoding: "), "{text}");
-        assert!(text.contains(told) && text.contains("the request was sent"), "{text}");
+        assert!(text.contains(expected) && text.contains("the request was sent"), "{text}");
     }
     let bench = bench();
     let short = Site::start(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhalf".to_vec());
@@ -21,11 +21,11 @@ async fn an_answer_whose_body_is_broken_is_shown_as_far_as_it_came() {
     assert!(text.contains("the request was sent"), "{text}");
     let silent = Site::start(|_| Vec::new());
     let error = send(&bench, json!({"url": silent.url("/"), "method": "POST"})).await.unwrap_err();
-    assert!(error.contains("the request may have been carried out"), "{error}");
+    assert!(error.contains("the server may have processed the request"), "{error}");
 }
 
 #[tokio::test]
-async fn a_written_out_credential_is_not_shown_when_it_is_echoed() {
+async fn echoed_literal_credential_is_masked() {
     let (bench, site) = (bench(), Site::echo());
     for (name, value, hidden) in [
         ("Authorization", "Bearer LITERALTOKEN99", "LITERALTOKEN99"),
@@ -40,7 +40,7 @@ async fn a_written_out_credential_is_not_shown_when_it_is_echoed() {
 }
 
 #[tokio::test]
-async fn the_advice_for_an_api_without_a_profile_fits_its_address() {
+async fn hint_for_a_missing_profile_contains_the_base_url() {
     let (bench, site) = (bench(), Site::echo());
     create(&bench, profile("mine", &site.url("/v1"), json!({"type": "none"}))).await;
     let error = send(&bench, json!({"url": site.url("/api/x")})).await.unwrap_err();
@@ -48,7 +48,7 @@ async fn the_advice_for_an_api_without_a_profile_fits_its_address() {
 }
 
 #[tokio::test]
-async fn addresses_and_files_are_among_the_problems_listed() {
+async fn bad_addresses_and_files_are_listed_with_other_problems() {
     let bench = bench();
     let error = send(
         &bench,
@@ -66,7 +66,7 @@ async fn addresses_and_files_are_among_the_problems_listed() {
 }
 
 #[tokio::test]
-async fn json_null_is_a_body() {
+async fn json_null_is_sent_as_a_body() {
     let (bench, site) = (bench(), Site::echo());
     send(&bench, json!({"url": site.url("/"), "method": "POST", "json": null})).await.unwrap();
     let (head, body) = only_body(&site);
@@ -88,7 +88,7 @@ async fn session_headers_and_tokens_in_addresses_are_redacted() {
 }
 
 #[tokio::test]
-async fn a_secret_spelt_in_escapes_is_masked() {
+async fn escaped_secret_is_masked() {
     let bench = bench();
     bench.secrets().set("S", "SUPERSECRETVALUE1", &["127.0.0.1".to_owned()], 1).unwrap();
     let spelt: String = "SUPERSECRETVALUE1".chars().map(|c| format!("\\u{:04x}", c as u32)).collect();
@@ -100,7 +100,7 @@ async fn a_secret_spelt_in_escapes_is_masked() {
 }
 
 #[tokio::test]
-async fn secrets_that_cannot_be_opened_stop_the_web_tools() {
+async fn unreadable_secrets_disable_the_web_tools() {
     let (bench, site) = (bench(), Site::echo());
     bench.secrets().set("S", "SUPERSECRETVALUE1", &["127.0.0.1".to_owned()], 1).unwrap();
     std::fs::write(bench.data().join("secrets.sealed"), "damaged").unwrap();

@@ -1,4 +1,5 @@
-//! Ways around a profile's limits, its credentials' place and the rule that APIs have one.
+//! Attempts to bypass a profile: its limits, the scope of its credentials, and the rule that APIs
+//! need a profile.
 
 use super::profiles::{create, keep, profile};
 use super::*;
@@ -9,7 +10,7 @@ fn limited(id: &str, base_url: &str) -> Value {
     limited
 }
 
-/// Redirects to what stands after `to=`, and echoes everything else.
+/// Redirects to the address after `to=`, and echoes everything else.
 fn redirecting() -> Site {
     Site::start(|request| {
         let path = request.split_whitespace().nth(1).unwrap_or_default();
@@ -21,7 +22,7 @@ fn redirecting() -> Site {
 }
 
 #[tokio::test]
-async fn another_spelling_of_a_path_is_the_same_path() {
+async fn escaped_path_is_the_same_path() {
     let (bench, site) = (bench(), Site::echo());
     create(&bench, limited("mine", &site.url("/a"))).await;
     send(&bench, json!({"url": site.url("/%61/x")})).await.unwrap();
@@ -39,21 +40,24 @@ async fn another_spelling_of_a_path_is_the_same_path() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_counted_and_does_not_enter_what_needs_a_profile() {
+async fn redirect_is_counted_and_does_not_enter_another_profile() {
     let (bench, site) = (bench(), redirecting());
     create(&bench, limited("mine", &site.url("/a"))).await;
     create(&bench, profile("two", &site.url("/b"), json!({"type": "none"}))).await;
-    for (from, told) in [
-        ("/go?to=/a/x", "API profile \"mine\" covers that; request it by itself"),
-        ("/go?to=/%61/x", "API profile \"mine\" covers that; request it by itself"),
+    for (from, expected) in [
+        ("/go?to=/a/x", "API profile \"mine\" covers that address; request it separately"),
+        ("/go?to=/%61/x", "API profile \"mine\" covers that address; request it separately"),
         ("/go?to=/api/x", "it looks like an API"),
-        ("/b/go?to=/a/x", "API profile \"mine\" covers that; request it by itself"),
-        // The first request takes what there is, and the second would be one too many.
+        ("/b/go?to=/a/x", "API profile \"mine\" covers that address; request it separately"),
+        // The first request uses up the limit, so the redirect exceeds it.
         ("/a/go?to=/a/x", "allows 1 request a day"),
     ] {
         let text = send(&bench, json!({"url": site.url(from)})).await.unwrap();
         assert!(text.starts_with("HTTP/1.1 307"), "{from}: {text}");
-        assert!(text.contains("the redirect was not followed: ") && text.contains(told), "{from}: {text}");
+        assert!(
+            text.contains("the redirect was not followed: ") && text.contains(expected),
+            "{from}: {text}"
+        );
     }
     let text = send(&bench, json!({"url": site.url("/b/go?to=/b/x")})).await.unwrap();
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("[after 1 redirect"), "{text}");
@@ -62,7 +66,7 @@ async fn a_redirect_is_counted_and_does_not_enter_what_needs_a_profile() {
 }
 
 #[tokio::test]
-async fn a_profiles_credential_does_not_follow_a_redirect_out_of_its_base() {
+async fn profile_credential_does_not_follow_a_redirect_out_of_the_base_url() {
     let (bench, site) = (bench(), redirecting());
     keep(&bench, "TOKEN", "token-value-1");
     create(&bench, profile("mine", &site.url("/a"), json!({"type": "bearer", "token": "secret:TOKEN"})))
@@ -77,7 +81,7 @@ async fn a_profiles_credential_does_not_follow_a_redirect_out_of_its_base() {
 }
 
 #[tokio::test]
-async fn too_many_redirects_end_with_the_last_answer() {
+async fn too_many_redirects_return_the_last_response() {
     let bench = bench();
     let site = Site::start(|_| answer("302 Found", "Location: /again\r\n", ""));
     let text = send(&bench, json!({"url": site.url("/")})).await.unwrap();
@@ -86,7 +90,7 @@ async fn too_many_redirects_end_with_the_last_answer() {
 }
 
 #[tokio::test]
-async fn a_new_id_does_not_forget_the_count_and_one_base_has_one_profile() {
+async fn count_survives_a_new_id_and_a_base_url_has_one_profile() {
     let (bench, site) = (bench(), Site::echo());
     create(&bench, limited("mine", &site.url("/a"))).await;
     send(&bench, json!({"url": site.url("/a/x")})).await.unwrap();
@@ -103,7 +107,7 @@ async fn a_new_id_does_not_forget_the_count_and_one_base_has_one_profile() {
     create(&bench, limited("other", &site.url("/a/"))).await;
     let error = send(&bench, json!({"url": site.url("/a/x")})).await.unwrap_err();
     assert!(error.contains("allows 1 request a day"), "{error}");
-    // Two files on one base, by hand: neither can be trusted to be the one that was meant.
+    // Two files were given the same base URL by hand: neither can be trusted.
     let text = std::fs::read_to_string(bench.data().join("apis/other.json")).unwrap();
     std::fs::write(bench.data().join("apis/z.json"), text.replace("\"other\"", "\"z\"")).unwrap();
     let error = send(&bench, json!({"url": site.url("/a/x")})).await.unwrap_err();
@@ -112,7 +116,7 @@ async fn a_new_id_does_not_forget_the_count_and_one_base_has_one_profile() {
 }
 
 #[tokio::test]
-async fn a_file_that_hides_what_it_covers_stops_what_no_other_profile_covers() {
+async fn unreadable_profile_blocks_requests_that_no_other_profile_covers() {
     let (bench, site) = (bench(), Site::echo());
     create(&bench, profile("good", &site.url("/good"), json!({"type": "none"}))).await;
     std::fs::write(bench.data().join("apis/torn.json"), "{\"id\": \"torn\", \"base_url\": \"http://12")
@@ -126,7 +130,7 @@ async fn a_file_that_hides_what_it_covers_stops_what_no_other_profile_covers() {
 }
 
 #[tokio::test]
-async fn only_what_was_sent_is_counted() {
+async fn only_sent_requests_are_counted() {
     let closed = Bench::new();
     let site = Site::echo();
     create(&closed, limited("mine", &site.url("/a"))).await;
@@ -140,7 +144,7 @@ async fn only_what_was_sent_is_counted() {
 }
 
 #[tokio::test]
-async fn a_credential_of_the_query_goes_along_within_the_base_and_no_further() {
+async fn query_credential_follows_redirects_within_the_base_url_only() {
     let bench = bench();
     let site = Site::start(|request| match request.split_whitespace().nth(1).unwrap_or_default() {
         path if path.starts_with("/a/in") => answer("302 Found", "Location: /a/x?y=1\r\n", ""),
