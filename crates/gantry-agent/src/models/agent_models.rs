@@ -1,128 +1,141 @@
-//! Models for agents: the configured ones, those found on this machine when somebody asks, and what they may cost.
+//! [`AgentModels`] answers agents' requests: it selects the model, checks budgets and records costs.
+//!
+//! Models come from the configuration and from servers found on this machine. A changed
+//! configuration applies to the next request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Result;
-use gantry_agent::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
-use gantry_model::{Limits, ModelError, Models, Reply, Request, StreamEvent, Tier};
-use gantry_protocol::GatewayStatus;
+use gantry_model::{Budgets, Limits, ModelError, Models, ModelsConfig, Reply, Request, StreamEvent, Tier};
+use gantry_protocol::ModelsReport;
 use gantry_store::Database;
 use jiff::tz::TimeZone;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, read_at_start};
-use crate::environment::Environment;
-use crate::models::{NO_MODEL, configured, describe, found};
-use crate::spending::Spending;
+use super::discovery::{LocalServer, discover};
+use super::report::report;
+use super::spending::Spending;
+use super::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure, NO_MODEL};
 
-/// Servers on this machine are looked for at most so often.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// The shortest time between two searches for servers on this machine.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
-pub(crate) struct AgentModels {
-    environment: Environment,
-    /// The configuration that the gateway was started with.
-    started_with: Config,
-    spending: Spending,
-    current: Mutex<Current>,
-    looked: tokio::sync::Mutex<Option<(Instant, FileVersion)>>,
+/// `ModelSource` reads the configuration of models, which can change while a gateway runs.
+pub trait ModelSource: Send + Sync + 'static {
+    /// Returns the version of the configuration, which differs after every change.
+    fn version(&self) -> ConfigVersion;
+
+    /// Reads the configuration. Returns `None` if it is invalid; the models then stay unchanged.
+    fn load(&self) -> Option<ModelSetup>;
+
+    /// Returns the addresses on this machine where servers usually listen.
+    fn local_servers(&self) -> Vec<LocalServer>;
 }
 
-type FileVersion = Option<(u64, SystemTime)>;
+/// Length and modification time of the configuration file.
+pub type ConfigVersion = Option<(u64, SystemTime)>;
 
-/// The models as the configuration file has them now.
+/// `ModelSetup` is what the configuration says about models.
+#[derive(Debug, Clone)]
+pub struct ModelSetup {
+    pub settings: ModelsConfig,
+    pub budgets: Budgets,
+    pub limits: AnswerLimits,
+    /// The names of the configured providers. Other servers were found.
+    pub configured_providers: Vec<String>,
+    /// The configuration section. Setups with equal sections are the same.
+    pub section: Value,
+}
+
+/// Time limits of an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct AnswerLimits {
+    /// The limit over all attempts.
+    pub total: Duration,
+    /// A stream without events for this long is aborted.
+    pub stall: Duration,
+}
+
+pub struct AgentModels {
+    source: Arc<dyn ModelSource>,
+    spending: Spending,
+    current: Mutex<Current>,
+    last_search: tokio::sync::Mutex<Option<(Instant, ConfigVersion)>>,
+}
+
+/// The models of one version of the configuration.
 #[derive(Clone)]
 struct Current {
-    version: FileVersion,
-    config: Arc<Config>,
+    version: ConfigVersion,
+    setup: Arc<ModelSetup>,
     models: Arc<Models>,
 }
 
 impl AgentModels {
-    pub(crate) fn new(
-        environment: &Environment,
-        config: &Config,
+    pub fn new(
+        source: Arc<dyn ModelSource>,
+        setup: ModelSetup,
         database: Database,
         zone: TimeZone,
-    ) -> Result<AgentModels> {
-        let models = Arc::new(Models::new(configured(environment, config)?));
-        let version = environment.configuration_version();
-        Ok(AgentModels {
-            current: Mutex::new(Current { version, config: Arc::new(config.clone()), models }),
-            spending: Spending::new(config.models.budgets(), database, zone),
-            environment: environment.clone(),
-            started_with: config.clone(),
-            looked: tokio::sync::Mutex::default(),
-        })
+    ) -> AgentModels {
+        let models = Arc::new(Models::new(setup.settings.clone()));
+        AgentModels {
+            spending: Spending::new(setup.budgets, database, zone),
+            current: Mutex::new(Current { version: source.version(), setup: Arc::new(setup), models }),
+            source,
+            last_search: tokio::sync::Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The models as they are configured now. A file that is not valid changes nothing; the gateway warns of it.
+    /// Returns the models as configured now. An invalid file changes nothing; the gateway warns about it.
     fn current(&self) -> Current {
-        let version = self.environment.configuration_version();
+        let version = self.source.version();
         let mut current = self.lock();
         if current.version != version {
             current.version = version;
-            if let Ok(mut config) = self.environment.layers.load() {
-                config.resolve_paths(|path| self.environment.resolve(path));
-                self.take_up(&mut current, config);
+            if let Some(setup) = self.source.load() {
+                self.apply(&mut current, setup);
             }
         }
         current.clone()
     }
 
-    fn take_up(&self, current: &mut Current, config: Config) {
-        let is_same =
-            serde_json::to_value(&config.models).ok() == serde_json::to_value(&current.config.models).ok();
-        let Ok(settings) = configured(&self.environment, &config) else { return };
-        if is_same {
+    fn apply(&self, current: &mut Current, setup: ModelSetup) {
+        if setup.section == current.setup.section {
             return;
         }
-        self.environment.live_secrets.add(config.secrets());
-        self.spending.set_budgets(config.models.budgets());
-        current.models = Arc::new(Models::new(settings));
-        current.config = Arc::new(config);
+        self.spending.set_budgets(setup.budgets);
+        current.models = Arc::new(Models::new(setup.settings.clone()));
+        current.setup = Arc::new(setup);
     }
 
-    /// Looks for servers on this machine, unless somebody has just done so.
-    async fn look(&self) -> Vec<String> {
-        let mut looked = self.looked.lock().await;
-        let Current { version, config, .. } = self.current();
-        if looked.is_some_and(|(when, of)| of == version && when.elapsed() < LOOK_AGAIN) {
+    /// Searches for servers on this machine, unless a search has just ended. Returns what failed.
+    async fn search(&self) -> Vec<String> {
+        let mut last_search = self.last_search.lock().await;
+        let Current { version, setup, .. } = self.current();
+        if last_search.is_some_and(|(when, of)| of == version && when.elapsed() < SEARCH_INTERVAL) {
             return Vec::new();
         }
-        let mut problems = Vec::new();
-        match found(&self.environment, &config).await {
-            Ok((settings, reported)) => {
-                problems = reported;
-                let mut current = self.lock();
-                if current.version == version {
-                    current.models = Arc::new(Models::new(settings));
-                }
-            }
-            Err(err) => problems.push(format!("{err:#}")),
+        let (settings, problems) = discover(&setup.settings, &self.source.local_servers()).await;
+        let mut current = self.lock();
+        if current.version == version {
+            current.models = Arc::new(Models::new(settings));
         }
-        *looked = Some((Instant::now(), version));
+        drop(current);
+        *last_search = Some((Instant::now(), version));
         problems
     }
 
-    /// The models that agents have, and the keys of the configuration file that wait for a restart.
-    pub(crate) async fn status(&self) -> GatewayStatus {
-        let problems = self.look().await;
-        let Current { config, models, .. } = self.current();
-        GatewayStatus {
-            models: Some(describe(&config, &models, &problems)),
-            needs_restart: self.needs_restart(),
-        }
-    }
-
-    fn needs_restart(&self) -> Vec<String> {
-        let Ok(mut now) = self.environment.layers.load() else { return Vec::new() };
-        now.resolve_paths(|path| self.environment.resolve(path));
-        read_at_start(&self.started_with, &now)
+    /// Returns the models that agents have, with the providers, budgets and warnings.
+    pub async fn report(&self) -> ModelsReport {
+        let problems = self.search().await;
+        let Current { setup, models, .. } = self.current();
+        report(&setup, &models, &problems)
     }
 
     async fn ask(
@@ -132,30 +145,29 @@ impl AgentModels {
         cancel: &CancellationToken,
         events: &mut (dyn FnMut(StreamEvent) + Send),
     ) -> Result<Reply, ModelFailure> {
-        let Current { config, models, .. } = self.current();
+        let Current { setup, models, .. } = self.current();
         let model = models.resolve(&request.model).map_err(|err| ModelFailure::Failed(err.to_string()))?;
         let fallback = models.fallback().and_then(|name| models.resolve(name).ok());
-        let allowed =
-            self.spending.allow(asker, request, model, fallback).await.map_err(ModelFailure::Failed)?;
-        let shorter = allowed.max_tokens.map(|max_tokens| Request { max_tokens, ..request.clone() });
+        let permit =
+            self.spending.reserve(asker, request, model, fallback).await.map_err(ModelFailure::Failed)?;
+        let shorter = permit.max_tokens.map(|max_tokens| Request { max_tokens, ..request.clone() });
         let request = shorter.as_ref().unwrap_or(request);
-        let limits = &config.models.limits;
-        let within = Limits {
-            stall: Duration::from_secs(limits.stall_seconds),
-            fallback: allowed.fallback,
-            ..Limits::within(Duration::from_secs(limits.seconds))
+        let limits = Limits {
+            stall: setup.limits.stall,
+            fallback: permit.fallback,
+            ..Limits::within(setup.limits.total)
         };
-        let reply = models.answer(request, within, cancel, events).await.map_err(|err| match &err {
+        let reply = models.answer(request, limits, cancel, events).await.map_err(|err| match &err {
             ModelError::ContextTooLong { window, .. } => ModelFailure::Overflow {
-                message: in_words(&err),
+                message: describe(&err),
                 window: window.and_then(|tokens| usize::try_from(tokens).ok()),
             },
-            ModelError::Empty { .. } => ModelFailure::Empty(in_words(&err)),
-            _ => ModelFailure::Failed(in_words(&err)),
+            ModelError::Empty { .. } => ModelFailure::Empty(describe(&err)),
+            _ => ModelFailure::Failed(describe(&err)),
         })?;
         let cost = models.cost(&reply.usage, &reply.model);
-        let settled = self.spending.settle(allowed, asker, cost).await;
-        settled.map_err(|err| ModelFailure::Failed(err.to_string()))?;
+        let recorded = self.spending.record(permit, asker, cost).await;
+        recorded.map_err(|err| ModelFailure::Failed(err.to_string()))?;
         Ok(reply)
     }
 }
@@ -176,13 +188,13 @@ impl Model for AgentModels {
             if let Ok(facts) = facts(&self.current().models, name) {
                 return Ok(facts);
             }
-            self.look().await;
+            self.search().await;
             facts(&self.current().models, name)
         })
     }
 }
 
-/// By its name; without one, the balanced model, or the only one there is.
+/// Finds a model by its name. Without a name it is the balanced model, or else the first one.
 fn facts(models: &Models, name: Option<&str>) -> Result<ModelFacts, String> {
     if models.list().is_empty() {
         return Err(format!("{NO_MODEL}\n`gantry models` lists the models that the gateway has"));
@@ -201,7 +213,7 @@ fn facts(models: &Models, name: Option<&str>) -> Result<ModelFacts, String> {
     })
 }
 
-fn in_words(err: &ModelError) -> String {
+fn describe(err: &ModelError) -> String {
     match err.hint() {
         Some(hint) => format!("{err} ({hint})"),
         None => err.to_string(),

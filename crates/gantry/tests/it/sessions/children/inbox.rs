@@ -71,8 +71,8 @@ fn an_inbox_drains_in_order_knows_the_sender_and_has_bounds() {
     let wrong = reply(&up, "wrong");
     for expected in [
         "did you mean",
-        "this is you yourself",
-        "commands are for people",
+        "you cannot send a message to yourself",
+        "slash commands are for people",
         "a message has at most 102400 bytes",
         "agentId is not yours",
     ] {
