@@ -73,7 +73,7 @@ fn an_inbox_drains_in_order_knows_the_sender_and_has_bounds() {
         "did you mean",
         "you cannot send a message to yourself",
         "slash commands are for people",
-        "a message has at most 102400 bytes",
+        "a message may have at most 102400 bytes",
         "agentId is not yours",
     ] {
         assert!(wrong.contains(expected), "{expected}: {wrong}");
