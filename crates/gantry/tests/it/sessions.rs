@@ -464,7 +464,7 @@ fn two_names_are_never_one_session_and_a_completion_is_of_the_agent_it_names() {
     };
     let refused = complete("main", "agent:other:x");
     assert!(
-        refused.status == 400 && refused.json().to_string().contains("one of \\\"other\\\""),
+        refused.status == 400 && refused.json().to_string().contains("the agent \\\"other\\\""),
         "{refused:?}"
     );
     assert_eq!(complete("other", "agent:other:x").status, 200);
