@@ -54,22 +54,22 @@ export interface Events {
   "missed": Missed;
 }
 
-/** A message that an event settles. */
+/** A message that an event answers. */
 export interface Addressee {
   id: string;
   from: string;
-  /** What `sessions.send` gave. */
+  /** The value that `sessions.send` passed. */
   replyTo?: unknown;
 }
 
 export interface AgentInfo {
   id: string;
-  /** Without one, the balanced model. */
+  /** The balanced model when null. */
   model: string | null;
   /** `supervised`, `guided` or `autonomous`. */
   autonomy: string;
   workspace: string;
-  /** Its main session. */
+  /** The key of its main session. */
   sessionKey: string;
 }
 
@@ -82,22 +82,22 @@ export interface AgentList {
 export interface AnswerParams {
   /** Needed over the WebSocket; over HTTP the path has it. */
   sessionKey?: string | null;
-  /** The question's id; may be left out while only one is open. */
+  /** The question's id. It may be left out while only one question is open. */
   question?: string | null;
-  /** `yes`, `no` or `always`; or what the agent wants to know. */
+  /** `yes`, `no` or `always` for an approval; else the answer to the agent's question. */
   answer?: string | null;
-  /** To several questions at once. */
+  /** The answers to several questions at once. */
   answers?: string[] | null;
-  /** For `always`: the same arguments, or any. */
+  /** For `always`: the same arguments or any arguments. */
   scope?: GrantScope | null;
-  /** For `always`: how long it counts; as configured when left out. */
+  /** For `always`: the duration of the grant; the configured one when left out. */
   hours?: number | null;
 }
 
 /** `result` of `sessions.answer`. */
 export interface AnswerResult {
   sessionKey: string;
-  /** What happens now, for people. */
+  /** The effect of the answer, for people. */
   told: string;
 }
 
@@ -119,7 +119,7 @@ export interface ApprovalAsk {
   fingerprint: string;
 }
 
-/** How a question about a call was answered. */
+/** The answer to a question whether a call may run. */
 export type ApprovalDecision = 
   | { answer: "yes"; }
   | { answer: "no"; }
@@ -173,10 +173,72 @@ export interface Caller {
   surface: string;
 }
 
-/** The child session that asks, for those who answer. */
+/** The highest amount that may be spent on an account and the accounts below it. */
+export interface ChildBudget {
+  account: string;
+  /** In billionths of a US dollar. */
+  limit: number;
+}
+
+/** Who started a child session, and the limits it works within. */
+export interface ChildLimits {
+  /** Its name, for people. */
+  name: string;
+  /** The session that started it, or the principal if no session did. */
+  parent: string;
+  /** The first session of the family. The child's questions are asked there. */
+  root: string;
+  /** The call of the parent that waits for the child. */
+  step: string;
+  /** The id of its first message. */
+  message: string;
+  /** 1 for a child of a session that is not a child itself. */
+  depth: number;
+  /** The child is stopped at this time. */
+  deadline: number;
+  role?: string | null;
+  /** The configured agent that it was started from. */
+  template?: string | null;
+  /** Agents whose rules and tool limits also apply to it. */
+  alsoAs?: string[];
+  model?: string | null;
+  thinking?: ThinkingMode | null;
+  /** `low`, `medium` or `high`. */
+  effort?: string | null;
+  /** Replaces its agent's prompt. */
+  prompt?: string | null;
+  /** It may call the tools that every entry allows. */
+  tools: ChildTools[];
+  /** The tools that its model is offered, if they are listed. */
+  shown?: string[] | null;
+  /** `supervised`, `guided` or `autonomous`. */
+  autonomy: string;
+  workspace: string;
+  /** The highest number of requests to its model. */
+  maxTurns?: number | null;
+  /** The longest answer of its model, in tokens. */
+  maxTokens?: number | null;
+  /** The account that is charged, below the account of its parent's run. */
+  account: string;
+  /** Its own budget and those of the sessions above it. */
+  budgets?: ChildBudget[];
+  /** It does not see its parent's memory. */
+  isolatedMemory: boolean;
+  /** A session above it is autonomous, so calls that need an approval are denied. */
+  unattended?: boolean;
+}
+
+/** The name and key of a child session that asks. */
 export interface ChildName {
   name: string;
   sessionKey: string;
+}
+
+/** Names, globs, toolsets, effects and properties of tools. */
+export interface ChildTools {
+  /** All tools when left out. */
+  allow?: string[] | null;
+  deny?: string[];
 }
 
 /** The reason in a close frame, such as `{"code":"node_renamed","newId":"desk"}`. */
@@ -238,7 +300,7 @@ export interface GatewayStatus {
   needsRestart: string[];
 }
 
-/** How far an "always" goes, within its session. */
+/** The calls that an "always" allows, within its session. */
 export type GrantScope = "call" | "tool";
 
 /** The answer of `GET /health`. */
@@ -253,11 +315,11 @@ export type HealthStatus = "ok" | "stopping";
 export interface History {
   sessionKey: string;
   events: HistoryEvent[];
-  /** Where the next page begins, if there is one. */
+  /** The first event of the next page, if there is one. */
   next: number | null;
 }
 
-/** A piece of what a model said, or of what a call returned. */
+/** A part of a model's reply or of a call's result. */
 export type HistoryBlock = 
   | { type: "text"; text: string; }
   | { type: "tool_use"; name: string; input: unknown; }
@@ -268,7 +330,7 @@ export interface HistoryCallResult {
   content: HistoryBlock[];
 }
 
-/** What clients show of a journal. Kinds and fields that are not here are the journal's own. */
+/** The part of a journal entry that clients show. It is separate from the agent's `Entry`, which is the storage format: a client reads fewer fields, and has to accept kinds that a newer gateway wrote. */
 export type HistoryEntry = 
   | { kind: "message_in"; from: string; text: string; }
   | { kind: "replied"; reply: HistoryReply; }
@@ -283,7 +345,7 @@ export type HistoryEntry =
   | { kind: "run_ended"; end: RunEnd; }
   | { kind: "other"; };
 
-/** An event of a session's journal. [`HistoryEvent::entry`] reads its data. */
+/** An entry of a session's journal. [`HistoryEvent::entry`] reads its data. */
 export interface HistoryEvent {
   seq: number;
   at: number;
@@ -298,7 +360,7 @@ export interface HistoryMessage {
 /** `params` of `sessions.history`. */
 export interface HistoryParams {
   sessionKey: string;
-  /** The first event; 0 when left out. */
+  /** The number of the first event; 0 when left out. */
   from?: number | null;
   limit?: number | null;
 }
@@ -352,11 +414,11 @@ export interface MessageParams {
   /** Needed over the WebSocket; over HTTP the path has it. */
   sessionKey?: string | null;
   message: string;
-  /** The same id twice is one message. */
+  /** A message with the id of an earlier one is a repetition and does not run again. */
   id?: string | null;
-  /** Kept, and returned with the answer. */
+  /** Stored, and returned with the answer. */
   replyTo?: unknown;
-  /** The operator's: where the conversation works from now on. */
+  /** The new working directory of the conversation. Only the operator may set it. */
   workspace?: string | null;
 }
 
@@ -532,22 +594,22 @@ export interface ProviderReport {
   lacksKey: boolean;
 }
 
-/** What somebody is asked before a call runs. */
+/** A question whether a call may run. */
 export interface Question {
   id: string;
   call: string;
   tool: string;
   rule: string;
   reason: string;
-  /** Secrets masked, long values shortened. */
+  /** The call's input. Secrets are masked and long values are shortened. */
   input: unknown;
-  /** Identifies this call, down to the last byte of its input. */
+  /** Identifies the call, including its whole input, and the rule that asks. */
   fingerprint: string;
-  /** The same of the call alone, whatever rule asks about it. */
+  /** Identifies the call independently of the rule that asks. */
   exact?: string;
-  /** From then on the answer is no. */
+  /** At this time the answer becomes no. */
   expires: number;
-  /** The child that asks, if it is one. */
+  /** The child session that asks, if a child asks. */
   child?: ChildName | null;
 }
 
@@ -571,7 +633,7 @@ export interface ResultParams {
 
 export type Role = "client" | "node" | "channel";
 
-/** How a run ended. */
+/** How a run ended. `Other` is an end that a newer gateway wrote. */
 export type RunEnd = 
   | { end: "final"; text: string; }
   | { end: "stopped"; by: string; }
@@ -597,7 +659,7 @@ export interface ServerInfo {
   now: number;
 }
 
-/** Something that happened in a session. Server-sent events of `/v1/sessions/{key}/messages` have the same form. */
+/** Something that happened in a session. Sessions publish these events, and server-sent events of `/v1/sessions/{key}/messages` have the same form. Events are not stored; the journal has its own entries. */
 export type SessionEvent = 
   | { event: "accepted"; sessionKey: string; messageId: string; }
   | { event: "run_begun"; run: string; }
@@ -634,17 +696,17 @@ export interface SessionInfo {
   label: string | null;
   created: number;
   lastActivity: number;
-  /** How many events its journal has. */
+  /** The number of events in its journal. */
   events: number;
-  /** A run is under way or waits. */
+  /** A run is in progress or waits. */
   running: boolean;
-  /** Somebody has to answer before the run goes on. */
+  /** The run waits for a person's answer. */
   waiting: boolean;
-  /** The session or principal that began it, if it is a child. */
+  /** The session or principal that started it, if it is a child. */
   parent: string | null;
 }
 
-/** `result` of `sessions.list`, the last active first. */
+/** `result` of `sessions.list`. The most recently active session comes first. */
 export interface SessionList {
   sessions: SessionInfo[];
   total: number;
@@ -661,7 +723,7 @@ export interface SessionStatus {
   agent: string;
   model: string;
   workspace: string;
-  /** The run that is under way. */
+  /** The run in progress. */
   running: string | null;
   /** Messages that wait for a run. */
   queued: number;
@@ -672,14 +734,14 @@ export interface SessionStatus {
   compactions: number;
   runs: number;
   usage: TokenUsage;
-  /** `untrusted` and `private`. */
+  /** Any of `untrusted` and `private`. */
   labels: string[];
   /** Calls that wait for an approval. */
   questions: Question[];
-  /** What the agent asks its user. */
+  /** The agent's open questions to its user. */
   asks: UserAsked[];
-  /** The limits of a child. */
-  child?: unknown;
+  /** The limits of a child session. */
+  child?: ChildLimits | null;
 }
 
 /** `params` of `sessions.list`. */
@@ -687,6 +749,12 @@ export interface SessionsListParams {
   limit?: number | null;
   offset?: number | null;
 }
+
+/** Whether a model thinks before it answers. */
+export type ThinkingMode = 
+  | "off"
+  | "adaptive"
+  | { budget: number; };
 
 /** `params` of `tokens.add`. */
 export interface TokenAdd {
@@ -730,7 +798,7 @@ export interface TokenName {
 }
 
 export interface TokenUsage {
-  /** Without those from the cache. */
+  /** Excludes tokens read from the cache. */
   input_tokens: number;
   output_tokens: number;
   cache_read_tokens: number;
@@ -903,24 +971,24 @@ export interface TransferSend {
   credit: number;
 }
 
-/** What the agent asks its user. */
+/** Questions of the agent to its user. */
 export interface UserAsked {
   id: string;
   call: string;
   questions: UserQuestion[];
-  /** From then on nobody answered. */
+  /** At this time the questions expire without an answer. */
   expires: number;
-  /** The child that asks, if it is one. */
+  /** The child session that asks, if a child asks. */
   child?: ChildName | null;
 }
 
 export interface UserQuestion {
   question: string;
-  /** What several questions are about; the first one has it. */
+  /** The subject of several questions. Only the first question has it. */
   heading?: string | null;
-  /** A word or two, where several questions are shown side by side. */
+  /** A short label, for clients that show several questions side by side. */
   header?: string | null;
-  /** Answers to choose from; another one may be given all the same. */
+  /** Suggested answers. Other answers are valid too. */
   options?: string[];
 }
 

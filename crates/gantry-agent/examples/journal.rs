@@ -1,11 +1,6 @@
-//! What the benchmark measures sessions with: many that write at once, and one with a long past that is taken up again.
-//! Prints one line of JSON.
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "a measuring program"
-)]
+//! Benchmark of sessions: many sessions that write at once, and one session with a long journal that is resumed. Prints one
+//! line of JSON.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, reason = "a benchmark")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +13,7 @@ use gantry_agent::{
 };
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_store::{Append, DataDir, Database, Journal, NewEvent, Objects};
-use gantry_tool::testing::{MemoryResults, gate};
+use gantry_tool::testing::gate;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -26,9 +21,9 @@ const SESSIONS: usize = 64;
 const EVENTS_EACH: i64 = 400;
 const LONG: i64 = 100_000;
 const RESUMES: usize = 11;
-/// A run's end leaves a checkpoint after so many events, as the driver does.
+/// The number of events between checkpoints, as in the driver.
 const CHECKPOINT: usize = 1_000;
-/// A conversation is summed up before it is longer than this.
+/// The highest number of messages, as if the conversation were compacted.
 const KEPT_MESSAGES: usize = 200;
 const KEY: &str = "agent:main:main";
 
@@ -41,7 +36,7 @@ async fn main() {
     println!("{}", json!({"appendsPerSecond": per_second, "resumeMs": resumed, "resumeBareMs": bare}));
 }
 
-/// Each session waits for its event to be on disk before it writes the next.
+/// Measures appends per second. Each session waits until its event is on disk.
 async fn appends(folder: &Path) -> f64 {
     let database = Database::open(&DataDir::new(folder.to_owned())).await.unwrap();
     let journal = Journal::new(database.clone());
@@ -72,13 +67,13 @@ async fn appends(folder: &Path) -> f64 {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Past {
-    /// With what the ends of runs leave behind.
+    /// With the checkpoints of ended runs.
     Checkpointed,
-    /// One run that has not ended: nothing but what happened.
+    /// One run that has not ended, without checkpoints.
     Bare,
 }
 
-/// Milliseconds from asking for a session until it is there, at the median; with a database opened anew each time.
+/// Returns the median milliseconds until a session is loaded. Each try opens the database again.
 async fn resume(folder: &Path, past: Past) -> f64 {
     let data = DataDir::new(folder.to_owned());
     write_past(&data, past).await;
@@ -132,7 +127,7 @@ async fn write_past(data: &DataDir, past: Past) {
     database.close().await;
 }
 
-/// A question, a call of a tool, an answer.
+/// Returns the entries of one run: a message, a tool call and an answer.
 fn one_run(number: i64) -> Vec<Entry> {
     let (message, call) = (format!("m{number}"), format!("c{number}"));
     let asked = Incoming {
@@ -151,7 +146,7 @@ fn one_run(number: i64) -> Vec<Entry> {
         malformed: None,
     };
     let content = vec![Block::text("a line\n".repeat(30))];
-    let text = "It says that there is a line, again and again.";
+    let text = "It repeats one line.";
     vec![
         Entry::MessageIn(asked),
         Entry::RunBegun { run: format!("r{number}"), at: number },
@@ -178,7 +173,6 @@ fn sessions(data: &DataDir, database: &Database) -> Sessions {
         journal: Journal::new(database.clone()),
         gate: Arc::new(gate),
         model: Arc::new(Silent),
-        results: Arc::new(MemoryResults::default()),
         objects: Objects::folder(data),
         agents: BTreeMap::from([("main".to_owned(), Agent::default())]),
         dm_scope: DmScope::Main,
@@ -190,7 +184,7 @@ fn sessions(data: &DataDir, database: &Database) -> Sessions {
     })
 }
 
-/// A model that nobody asks anything.
+/// A model that is never asked.
 struct Silent;
 
 impl Model for Silent {
@@ -201,7 +195,7 @@ impl Model for Silent {
         _: &'a CancellationToken,
         _: &'a mut (dyn FnMut(StreamEvent) + Send),
     ) -> AnswerFuture<'a> {
-        Box::pin(std::future::ready(Err(ModelFailure::Failed("nobody is asked".into()))))
+        Box::pin(std::future::ready(Err(ModelFailure::Failed("this model never answers".into()))))
     }
 
     fn facts<'a>(&'a self, _: Option<&'a str>) -> FactsFuture<'a> {

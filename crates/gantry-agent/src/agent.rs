@@ -1,4 +1,4 @@
-//! An agent as its sessions need it.
+//! [`Agent`] is the configuration of an agent that its sessions use.
 
 use std::path::PathBuf;
 
@@ -10,42 +10,42 @@ use crate::reset::ResetPolicy;
 
 #[derive(Debug, Clone)]
 pub struct Agent {
-    /// Without one, the default.
+    /// The default model when `None`.
     pub model: Option<String>,
     pub thinking: Thinking,
     pub effort: Option<Effort>,
-    /// Its model may search the web by itself, where the provider has that, while the session holds nothing private.
+    /// The model may use the provider's own web search while the session holds no private data.
     pub native_web_search: bool,
     pub autonomy: Autonomy,
-    /// What it may call.
+    /// The tools it may call.
     pub scope: ToolScope,
-    /// Of that, what its model is told of.
+    /// The tools among them that its model is offered.
     pub shown: ToolScope,
     pub workspace: PathBuf,
-    /// The node that its bare tool names mean.
+    /// The node for calls by bare tool names.
     pub node: Option<String>,
-    /// Said before the files of its workspace.
+    /// The prompt, before the agent's files.
     pub prompt: Option<String>,
     pub reset: ResetPolicy,
     pub flow: FlowRule,
-    /// How often the model may be asked in one run.
+    /// The highest number of requests in one run.
     pub max_requests: u32,
-    /// Minutes until a question that nobody answered is a no.
+    /// Minutes until an unanswered question counts as a no.
     pub approval_minutes: u32,
-    /// Hours that an "always" counts, unless whoever gives it says otherwise.
+    /// The duration of an "always" in hours, unless the answer sets another.
     pub always_hours: u32,
-    /// The agents that it may write to, beside itself; without a list, all.
+    /// The other agents that it may write to. All when `None`.
     pub messages: Option<Vec<String>>,
-    /// Agents whose rules bind it too.
+    /// Agents whose rules also apply to it.
     pub policy_agents: Vec<String>,
-    /// The longest an answer of its model may be, in tokens; without one, as long as the model can.
+    /// The longest answer of its model, in tokens. The model's own limit when `None`.
     pub max_tokens: Option<u32>,
 }
 
-/// What becomes of calls that reach outside, once a session holds both labels.
+/// The rule for calls that reach the network while a session holds both labels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FlowRule {
-    /// A human is asked; without one, no.
+    /// A person has to approve the call. Without one it is denied.
     #[default]
     Ask,
     Off,

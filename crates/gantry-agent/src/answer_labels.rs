@@ -1,12 +1,14 @@
-//! What agents answered to callers who keep the conversation themselves, and say the answers again with their next message:
-//! their labels have to come back with them. Of an answer that is not known any more, or was changed, the worst is said.
+//! [`AnswerLabels`] remembers the labels of answers to clients that keep the conversation themselves. Such clients send
+//! earlier answers again with their next message, and the labels have to come back with them.
+//!
+//! An unknown or edited answer counts as both untrusted and private.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use gantry_tool::Label;
 
-/// Answers that are remembered; the oldest make room.
+/// The number of answers that are remembered. The oldest are dropped first.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -26,7 +28,7 @@ impl AnswerLabels {
         let hash = hash(text);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = known.labels.get_mut(&hash) {
-            // The same words may come from either.
+            // The same text may come from either answer.
             add(before, labels);
             return;
         }
@@ -39,7 +41,7 @@ impl AnswerLabels {
         known.labels.insert(hash, labels.to_vec());
     }
 
-    /// Of all these together.
+    /// Returns the labels of all these texts together.
     pub(crate) fn labels(&self, texts: impl Iterator<Item = String>) -> Vec<Label> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut labels = Vec::new();
@@ -61,7 +63,7 @@ fn add(labels: &mut Vec<Label>, more: &[Label]) {
     }
 }
 
-/// Clients keep the words, but not always the space around them.
+/// Trims the text, because clients may change the space around it.
 fn hash(text: &str) -> blake3::Hash {
     blake3::hash(text.trim().as_bytes())
 }
@@ -71,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_its_labels_and_a_strange_one_all() {
+    fn unknown_answers_carry_both_labels() {
         let answers = AnswerLabels::default();
         let labels = |texts: &[&str]| answers.labels(texts.iter().map(|&text| text.to_owned()));
         assert_eq!(labels(&[]), []);
@@ -81,10 +83,10 @@ mod tests {
         assert_eq!(labels(&["hello"]), []);
         assert_eq!(labels(&["hello", "a page", "hello"]), [Label::Untrusted]);
         answers.note("hello", &[Label::Private]);
-        assert_eq!(labels(&["hello"]), [Label::Private], "who of the two said it is not known");
+        assert_eq!(labels(&["hello"]), [Label::Private], "the text may come from either answer");
         for number in 0..REMEMBERED {
             answers.note(&number.to_string(), &[]);
         }
-        assert_eq!(labels(&["hello"]), [Label::Untrusted, Label::Private], "it was long ago");
+        assert_eq!(labels(&["hello"]), [Label::Untrusted, Label::Private], "the oldest answers are dropped");
     }
 }

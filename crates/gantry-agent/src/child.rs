@@ -1,11 +1,12 @@
-//! A child: a session that another one began, within limits of its own. They are in its journal, so that a restart finds
-//! them, and none of them gives it more than its parent has.
+//! [`Child`] holds the limits of a child session, which another session started. They are stored in its journal
+//! and never exceed the rights of its parent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gantry_model::{Effort, Money, Thinking};
 pub use gantry_protocol::ChildName;
+use gantry_protocol::{ChildBudget, ChildLimits, ChildTools, ThinkingMode};
 use gantry_tool::{Autonomy, Property, ToolScope};
 use serde::{Deserialize, Serialize};
 
@@ -15,25 +16,25 @@ use crate::reset::ResetPolicy;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Child {
-    /// For people.
+    /// Its name, for people.
     pub name: String,
-    /// The session that began it; who did, if it was none.
+    /// The session that started it, or the principal if no session did.
     pub parent: String,
-    /// The first of the family: what the child asks is asked there.
+    /// The first session of the family. The child's questions are asked there.
     pub root: String,
     /// The call of the parent that waits for it.
     pub step: String,
-    /// The message that it was begun with.
+    /// The id of its first message.
     pub message: String,
     pub depth: u32,
-    /// From then on it takes too long.
+    /// The child is stopped at this time.
     pub deadline: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The configured agent that it is made after.
+    /// The configured agent that it was started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Agents whose rules and tools bind it, beside its own.
+    /// Agents whose rules and tool limits also apply to it.
     ///
     /// Journals hold it under its first name.
     #[serde(default, rename = "alsoAs", skip_serializing_if = "Vec::is_empty")]
@@ -44,12 +45,12 @@ pub struct Child {
     pub thinking: Option<Thinking>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
-    /// In place of its agent's.
+    /// Replaces its agent's prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// It may call what all of them let through.
+    /// It may call the tools that every entry allows.
     pub tools: Vec<ToolLimits>,
-    /// What its model is told of, where that is listed.
+    /// The tools that its model is offered, if they are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Vec<String>>,
     pub autonomy: Autonomy,
@@ -58,53 +59,53 @@ pub struct Child {
     pub max_turns: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// What it spends is written down here, beneath the account of its parent's run.
+    /// The account that is charged, below the account of its parent's run.
     pub account: String,
-    /// Of it and of those above it.
+    /// Its own budget and those of the sessions above it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<AccountBudget>,
     #[serde(default)]
     pub isolated_memory: bool,
-    /// Somebody above it works alone, so nobody is there to be asked: what needs a yes is denied.
+    /// A session above it is autonomous, so calls that need an approval are denied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
 }
 
-/// Names, globs, toolsets, effects and properties.
+/// A selection of tools by names, globs, toolsets, effects and properties.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolLimits {
-    /// Without one, all.
+    /// All tools when `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
 }
 
-/// What may be spent on an account and those beneath it.
+/// The highest amount that may be spent on an account and the accounts below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountBudget {
     pub account: String,
     pub limit: Money,
 }
 
-/// Who pays for a run that a message of an agent began: the run that the message was written in.
+/// The account that pays for a run. A run that an agent's message started is paid by the sender's run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payer {
     pub account: String,
-    /// Of that account and those above it.
+    /// The budgets of that account and those above it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<AccountBudget>,
 }
 
 impl Child {
-    /// The agent that a child of `own` is: never more than that, as it is configured now.
+    /// Returns the agent of a child of `own`, with the current configuration. It never has more rights than `own`.
     pub(crate) fn limited(&self, own: Agent, agents: &BTreeMap<String, Agent>) -> Agent {
         let template = self.template.as_ref().and_then(|id| agents.get(id));
         let mut scope = own.scope.clone();
         let mut autonomy = least(own.autonomy, self.autonomy);
         let mut flow = own.flow;
         for id in &self.policy_agents {
-            // One that is configured no more may do nothing.
+            // An agent that is no longer configured allows nothing.
             scope = scope.within(agents.get(id).map_or_else(nothing, |agent| agent.scope.clone()));
             autonomy = agents.get(id).map_or(autonomy, |agent| least(autonomy, agent.autonomy));
             flow = if agents.get(id).is_some_and(|agent| agent.flow == FlowRule::Off) {
@@ -139,12 +140,12 @@ impl Child {
             max_requests: own.max_requests.min(self.max_turns.unwrap_or(u32::MAX)),
             approval_minutes: own.approval_minutes,
             always_hours: own.always_hours,
-            // Whoever may use some tools only is not to search by another way.
+            // A child with limited tools must not search by another way.
             native_web_search: own.native_web_search
                 && template.is_none_or(|template| template.native_web_search)
                 && self.shown.is_none()
                 && self.tools.is_empty(),
-            // Asked of each agent that binds it, when it writes.
+            // Every agent in `policy_agents` is checked when it writes.
             messages: own.messages,
             policy_agents: self.policy_agents.clone(),
             max_tokens: self.max_tokens,
@@ -152,13 +153,57 @@ impl Child {
     }
 }
 
+/// The limits as the session's status reports them. The JSON is the same as the stored one.
+impl From<Child> for ChildLimits {
+    fn from(child: Child) -> ChildLimits {
+        let thinking = |thinking| match thinking {
+            Thinking::Off => ThinkingMode::Off,
+            Thinking::Adaptive => ThinkingMode::Adaptive,
+            Thinking::Budget(tokens) => ThinkingMode::Budget(tokens),
+        };
+        let effort = |effort| match effort {
+            Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High => "high",
+        };
+        let tools = |tools: ToolLimits| ChildTools { allow: tools.allow, deny: tools.deny };
+        let budget = |own: AccountBudget| ChildBudget { account: own.account, limit: own.limit.nanos() };
+        ChildLimits {
+            name: child.name,
+            parent: child.parent,
+            root: child.root,
+            step: child.step,
+            message: child.message,
+            depth: child.depth,
+            deadline: child.deadline,
+            role: child.role,
+            template: child.template,
+            policy_agents: child.policy_agents,
+            model: child.model,
+            thinking: child.thinking.map(thinking),
+            effort: child.effort.map(|value| effort(value).to_owned()),
+            prompt: child.prompt,
+            tools: child.tools.into_iter().map(tools).collect(),
+            shown: child.shown,
+            autonomy: child.autonomy.name().to_owned(),
+            workspace: child.workspace.to_string_lossy().into_owned(),
+            max_turns: child.max_turns,
+            max_tokens: child.max_tokens,
+            account: child.account,
+            budgets: child.budgets.into_iter().map(budget).collect(),
+            isolated_memory: child.isolated_memory,
+            unattended: child.unattended,
+        }
+    }
+}
+
 impl ToolLimits {
-    /// All tools but those with this property.
+    /// Selects all tools without this property.
     pub(crate) fn without(property: Property) -> ToolLimits {
         ToolLimits { allow: None, deny: vec![property.selector()] }
     }
 
-    /// A list that cannot be read lets nothing through.
+    /// Returns the scope. An invalid list allows nothing.
     pub(crate) fn scope(&self) -> ToolScope {
         ToolScope::new(self.allow.as_deref(), &self.deny).unwrap_or_else(|_| nothing())
     }
@@ -168,7 +213,7 @@ fn nothing() -> ToolScope {
     ToolScope::new(Some(&[]), &[]).unwrap_or_default()
 }
 
-/// The one that asks more.
+/// Returns the autonomy that asks more often.
 pub(crate) fn least(one: Autonomy, other: Autonomy) -> Autonomy {
     let rank = |autonomy| match autonomy {
         Autonomy::Supervised => 0,
@@ -235,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_what_all_that_bind_it_have_in_common() {
+    fn child_may_use_only_what_every_agent_in_its_policy_allows() {
         let own = agent(&["read", "write"], Autonomy::Guided, FlowRule::Off);
         let persona = agent(&["read", "exec"], Autonomy::Supervised, FlowRule::Ask);
         let agents = BTreeMap::from([("persona".to_owned(), persona)]);
@@ -259,7 +304,34 @@ mod tests {
     }
 
     #[test]
-    fn agents_that_bind_a_child_keep_their_name_in_the_journal() {
+    fn status_reports_the_limits_as_they_are_stored() {
+        let full = Child {
+            role: Some("researcher".into()),
+            template: Some("helper".into()),
+            policy_agents: vec!["persona".into()],
+            model: Some("balanced".into()),
+            thinking: Some(Thinking::Budget(2_000)),
+            effort: Some(Effort::High),
+            prompt: Some("p".into()),
+            tools: vec![ToolLimits::default(), ToolLimits { allow: Some(vec![]), deny: vec!["x".into()] }],
+            shown: Some(vec!["Read".into()]),
+            max_turns: Some(3),
+            max_tokens: Some(100),
+            budgets: vec![AccountBudget { account: "a".into(), limit: Money::from_dollars(0.5) }],
+            isolated_memory: true,
+            unattended: true,
+            ..child()
+        };
+        for child in [full, Child { thinking: Some(Thinking::Off), ..child() }, child()] {
+            let stored = serde_json::to_string(&child).unwrap();
+            let limits = ChildLimits::from(child);
+            assert_eq!(serde_json::to_string(&limits).unwrap(), stored, "the wire format is unchanged");
+            assert_eq!(serde_json::from_str::<ChildLimits>(&stored).unwrap(), limits);
+        }
+    }
+
+    #[test]
+    fn policy_agents_are_stored_under_their_first_name() {
         let made = Child { policy_agents: vec!["persona".into()], ..child() };
         let stored = serde_json::to_value(&made).unwrap();
         assert_eq!(stored["alsoAs"], serde_json::json!(["persona"]));
@@ -267,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_only_get_tighter() {
+    fn child_limits_never_exceed_those_of_the_parent() {
         let own = Agent { max_requests: 10, autonomy: Autonomy::Autonomous, ..Agent::default() };
         let turns =
             |max_turns| Child { max_turns, ..child() }.limited(own.clone(), &BTreeMap::new()).max_requests;

@@ -1,10 +1,11 @@
-//! Sessions that begin sessions: how a child comes to be, is waited for, and is stopped when nobody waits any more.
+//! Starts child sessions, waits for them, and stops them when nobody waits any more.
 //!
-//! A child's key and its first message are named after the call that began it. So a call that is made again after a restart
-//! finds the child it had, and waits on.
+//! The key and the first message of a child derive from the call that started it. A call that is repeated after a
+//! restart therefore finds its child and waits for it.
 
 use std::sync::Arc;
 
+use gantry_protocol::SessionEvent;
 use gantry_store::{ACCOUNT_SEPARATOR, Parentage};
 use gantry_tool::{Autonomy, Call, Label, Property, ToolScope, nearest};
 use serde_json::json;
@@ -15,55 +16,55 @@ use crate::agent::FlowRule;
 use crate::child::{AccountBudget, Child, Payer, ToolLimits};
 use crate::driver::{Command, Status};
 use crate::entry::Incoming;
-use crate::event::Event;
 use crate::flow;
 use crate::key::{MAIN, SessionKey};
 use crate::role::{self, Role, Spec};
 use crate::sessions::{MAX_MESSAGE_BYTES, SessionError, Sessions, now_ms};
 
-/// How far down families go.
+/// The highest depth of a child.
 pub const MAX_DEPTH: u32 = 5;
-/// Children of one parent that are at work at the same time.
+/// The highest number of running children of one parent.
 pub const MAX_CHILDREN: u64 = 20;
-/// Children of a whole family that are at work at the same time.
+/// The highest number of running children of one root session.
 pub const MAX_FAMILY: usize = 100;
 
 const MAX_NAME_CHARS: usize = 64;
-/// What a role's or anybody's wish for a model may be called; without such a model, the parent's own does.
+/// The names of tiers. If no model has the tier, the parent's model is used.
 const TIERS: [&str; 6] = ["fast", "balanced", "deep", "haiku", "sonnet", "opus"];
 const DEFAULT_TIER: &str = "balanced";
 
-/// A child that somebody waits for. Dropped before its end, it is stopped.
+/// A running child. Dropping the handle before the child ends stops the child.
 pub struct ChildHandle {
     sessions: Sessions,
     pub key: SessionKey,
     pub child: Child,
     incoming: Incoming,
-    events: broadcast::Receiver<Arc<Event>>,
-    settled: Option<Event>,
-    is_over: bool,
+    events: broadcast::Receiver<Arc<SessionEvent>>,
+    settled: Option<SessionEvent>,
+    has_ended: bool,
 }
 
 /// How a child ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildEnd {
-    /// What it answered, or why it did not.
+    /// Its answer, or the reason why there is none.
     pub outcome: Result<String, String>,
-    /// Of what it has read.
+    /// The labels of its conversation.
     pub labels: Vec<Label>,
 }
 
-/// What a child takes over from whoever begins it.
+/// What a child inherits from the caller that starts it.
 struct Parent {
-    /// Its session; who it is, if it has none.
+    /// The caller's session, or the principal if it has none.
     key: String,
+    /// The caller's own limits, if it is a child.
     above: Option<Box<Child>>,
     payer: Payer,
 }
 
 impl Sessions {
-    /// Begins the child number `index` of a call, or finds it if that was done before.
-    pub async fn begin_child(
+    /// Starts child number `index` of a call, or finds it if it was started before.
+    pub async fn start_child(
         &self,
         call: &Call,
         index: usize,
@@ -84,7 +85,7 @@ impl Sessions {
             Some(context) => format!("<context>\n{context}\n</context>\n\n{}", spec.task),
             None => spec.task.clone(),
         };
-        let (key, mut child, incoming) = self.conceive(call, index, &spec.name, text).await?;
+        let (key, mut child, incoming) = self.prepare_child(call, index, &spec.name, text).await?;
         child.role.clone_from(&spec.role);
         child.tools.extend(resolved.tools);
         child.shown = resolved.shown;
@@ -95,11 +96,11 @@ impl Sessions {
         if let Some(limit) = spec.max_budget {
             child.budgets.push(AccountBudget { account: child.account.clone(), limit });
         }
-        self.begin(key, child, incoming).await
+        self.start(key, child, incoming).await
     }
 
-    /// Begins a child that is made after a configured agent, or finds it if that was done before.
-    pub async fn begin_made_after(
+    /// Starts a child from a configured agent, or finds it if it was started before.
+    pub async fn start_from_template(
         &self,
         call: &Call,
         template: &str,
@@ -114,15 +115,15 @@ impl Sessions {
             return Err(SessionError::UnknownAgent { agent, near });
         };
         let model = agent.model.clone();
-        let (key, mut child, incoming) = self.conceive(call, 0, template, message).await?;
+        let (key, mut child, incoming) = self.prepare_child(call, 0, template, message).await?;
         child.template = Some(template.to_owned());
         child.model = model;
-        // Those that were begun this way may do the same, down to the last generation.
+        // Such children may start children the same way, up to the highest depth.
         child.tools.push(ToolLimits::without(Property::StartsUnboundedChildren));
         if *template != call.agent && !child.policy_agents.iter().any(|known| known == template) {
             child.policy_agents.push(template.to_owned());
         }
-        self.begin(key, child, incoming).await
+        self.start(key, child, incoming).await
     }
 
     fn role(&self, name: &str) -> Result<&Role, SessionError> {
@@ -133,13 +134,13 @@ impl Sessions {
             let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
             let hint = match near.first() {
                 Some(near) => format!("did you mean {near:?}?"),
-                None => format!("there are {}", known.join(", ")),
+                None => format!("known roles: {}", known.join(", ")),
             };
             SessionError::Refused(format!("unknown role {shown:?}; {hint}"))
         })
     }
 
-    /// A name that means nothing would leave the child without what its parent wanted it to have.
+    /// Rejects unknown tool names, which would silently leave the child without a tool.
     fn check_tools(&self, call: &Call, listed: &[String]) -> Result<(), SessionError> {
         let view = self.shared().parts.gate.registry().view(&call.scope);
         for name in listed {
@@ -152,7 +153,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// The model that was wished for. A tier that is not configured is a wish that cannot be met, a wrong name a mistake.
+    /// Returns the child's model. A tier without a model falls back to the parent's model; an unknown name is an error.
     async fn model_for(&self, call: &Call, wanted: Option<String>) -> Result<Option<String>, SessionError> {
         let name = wanted.as_deref().unwrap_or(DEFAULT_TIER);
         match self.shared().parts.model.facts(Some(name)).await {
@@ -174,7 +175,7 @@ impl Sessions {
         Ok(Parent { key: key.key, above: child, payer })
     }
 
-    /// Who pays for what a message begins that is written in a call: the run that the call is of, if it is one's.
+    /// Returns the account for a message that a call sends: the account of the caller's run, if a session makes the call.
     pub async fn payer(&self, call: &Call) -> Result<Option<Payer>, SessionError> {
         match call.session {
             Some(_) => Ok(Some(self.parent(call).await?.payer)),
@@ -182,8 +183,8 @@ impl Sessions {
         }
     }
 
-    /// A child as far as its parent decides: what it inherits, and what it is called.
-    async fn conceive(
+    /// Builds a child with the inherited limits, its key and its first message.
+    async fn prepare_child(
         &self,
         call: &Call,
         index: usize,
@@ -194,7 +195,9 @@ impl Sessions {
         let above = parent.above.as_deref();
         let depth = above.map_or(0, |above| above.depth).saturating_add(1);
         if depth > MAX_DEPTH {
-            return Err(SessionError::Refused(format!("agents are begun at most {MAX_DEPTH} deep")));
+            return Err(SessionError::Refused(format!(
+                "child agents can be nested at most {MAX_DEPTH} deep"
+            )));
         }
         let step = call.step.clone().unwrap_or_else(|| call.id.clone());
         let id = blake3::hash(format!("{step}\n{index}").as_bytes()).to_hex()[..16].to_owned();
@@ -239,44 +242,45 @@ impl Sessions {
         Ok((key, child, incoming))
     }
 
-    async fn begin(
+    async fn start(
         &self,
         key: SessionKey,
         child: Child,
         incoming: Incoming,
     ) -> Result<ChildHandle, SessionError> {
         let events = self.listen(&key);
-        // Counted and begun by one at a time, so that nobody is counted too late.
-        let _one = self.shared().births.lock().await;
+        // One start at a time, so that the counts below are exact.
+        let _guard = self.shared().starting_child.lock().await;
         let journal = &self.shared().parts.journal;
         let is_known = journal.load(&key.key).await?.is_some_and(|session| session.row.next_seq > 0);
         if !is_known {
             if journal.children_at_work(&child.parent).await? >= MAX_CHILDREN {
                 let message =
-                    format!("{MAX_CHILDREN} children are at work already; wait until one has ended");
+                    format!("{MAX_CHILDREN} children are already running; wait until one has ended");
                 return Err(SessionError::Refused(message));
             }
             if journal.family_at_work(&child.root).await?.len() >= MAX_FAMILY {
                 let message = format!(
-                    "{MAX_FAMILY} children are at work for {} already; wait until one has ended",
+                    "{MAX_FAMILY} children are already running for {}; wait until one has ended",
                     child.root
                 );
                 return Err(SessionError::Refused(message));
             }
-            let kin = Parentage { parent: &child.parent, root: &child.root, label: &child.name };
-            journal.adopt(&key.key, &key.agent, kin, now_ms()).await?;
+            let parentage = Parentage { parent: &child.parent, root: &child.root, label: &child.name };
+            journal.adopt(&key.key, &key.agent, parentage, now_ms()).await?;
         }
-        let (own, said) = (Box::new(child.clone()), incoming.clone());
-        let settled = self.ask(&key, |done| Command::Begin { child: own, incoming: said, done }).await?;
-        // What was begun before keeps its time.
+        let (own, first) = (Box::new(child.clone()), incoming.clone());
+        let settled =
+            self.ask(&key, |done| Command::StartChild { child: own, incoming: first, done }).await?;
+        // A child that was started before keeps its deadline.
         let child = match self.own_status(&key).await?.child {
             Some(known) => *known,
             None => child,
         };
-        Ok(ChildHandle { sessions: self.clone(), key, child, incoming, events, settled, is_over: false })
+        Ok(ChildHandle { sessions: self.clone(), key, child, incoming, events, settled, has_ended: false })
     }
 
-    /// Where messages to an agent go: a session that there is, or the main one of a configured agent.
+    /// Returns the session for messages to an agent: the main session of a configured agent, or an existing session.
     pub async fn inbox(&self, agent: &str) -> Result<SessionKey, SessionError> {
         if self.agents().contains_key(agent) {
             return self.key(MAIN, Some(agent));
@@ -286,8 +290,8 @@ impl Sessions {
         Ok(key)
     }
 
-    /// Whether an agent may speak in a session: in one that there is, and the main one of a configured agent. To begin others is for
-    /// people, and for tools that count them.
+    /// Checks that an agent may write to a session: it exists, or is the main session of a configured agent. Only
+    /// people, and tools that count children, may create other sessions.
     pub async fn open_to_agents(&self, key: &SessionKey) -> Result<(), SessionError> {
         if self.key(MAIN, Some(&key.agent))? == *key {
             return Ok(());
@@ -295,7 +299,7 @@ impl Sessions {
         self.known(key).await
     }
 
-    /// Whether a call may write to an agent: the one that makes it, and all that bind it, have to let it.
+    /// Checks that a call may write to an agent. The caller's agent and all its policy agents have to allow it.
     pub fn may_write(&self, call: &Call, to: &SessionKey) -> Result<(), SessionError> {
         if call.session.is_none() || to.agent == call.agent {
             return Ok(());
@@ -304,8 +308,8 @@ impl Sessions {
         let holds_both = [Label::Untrusted, Label::Private].iter().all(|label| call.labels.contains(label));
         if holds_both && is_off(&to.agent) && !is_off(&call.agent) {
             let message = format!(
-                "the run holds both what others may have written and private data, and the agent {} reaches \
-                 outside without asking (rule {})",
+                "the conversation contains untrusted text and private data, and the agent {} has network access \
+                 without approval (rule {})",
                 to.agent,
                 flow::RULE
             );
@@ -325,7 +329,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// The children at work for a session, and theirs.
+    /// Returns the running children of a session, and their children.
     pub(crate) async fn family(&self, key: &SessionKey) -> Result<Vec<SessionKey>, SessionError> {
         let working = self.shared().parts.journal.family_at_work(&key.key).await?;
         Ok(working.into_iter().map(|(key, agent)| SessionKey { key, agent }).collect())
@@ -333,43 +337,43 @@ impl Sessions {
 
     async fn stop_child(&self, key: &SessionKey, by: &str) {
         let by = by.to_owned();
-        // A gateway that stops leaves children as they are, to go on later.
+        // Fails if the gateway is stopping. The child then resumes after the restart.
         let _ = self.ask(key, |done| Command::Stop { by, done }).await;
     }
 }
 
 impl ChildHandle {
-    /// Waits until the child has answered, failed or taken too long, which stops it.
+    /// Waits until the child has answered or failed. Stops it at its deadline.
     pub async fn end(mut self) -> ChildEnd {
         let left = self.child.deadline.saturating_sub(now_ms());
         let left = std::time::Duration::from_millis(u64::try_from(left).unwrap_or(0));
         let settled = match tokio::time::timeout(left, self.settle()).await {
             Ok(event) => event,
             Err(_) => {
-                self.sessions.stop_child(&self.key, "the clock").await;
+                self.sessions.stop_child(&self.key, "the timeout").await;
                 None
             }
         };
         let outcome = match settled {
-            Some(Event::Final { text, .. }) => Ok(text),
-            Some(Event::Stopped { by, .. }) => Err(format!("stopped by {by}")),
-            Some(Event::Error { message, .. }) => Err(message),
+            Some(SessionEvent::Final { text, .. }) => Ok(text),
+            Some(SessionEvent::Stopped { by, .. }) => Err(format!("stopped by {by}")),
+            Some(SessionEvent::Error { message, .. }) => Err(message),
             _ => Err(format!(
                 "took longer than {} seconds and was stopped",
                 self.sessions.shared().parts.child_limit.as_secs()
             )),
         };
-        // One that could not be written down may try again; nobody would hear of it.
+        // A child whose journal failed may retry, and nobody would see its answer.
         if outcome.is_err() {
             self.sessions.stop_child(&self.key, "its parent").await;
         }
-        self.is_over = true;
-        // Of a child that cannot be asked what it has read, the worst is assumed.
+        self.has_ended = true;
+        // Without a status the worst labels are assumed.
         let labels = self.sessions.own_status(&self.key).await.map(|status| status.labels);
         ChildEnd { outcome, labels: labels.unwrap_or_else(|_| vec![Label::Untrusted, Label::Private]) }
     }
 
-    async fn settle(&mut self) -> Option<Event> {
+    async fn settle(&mut self) -> Option<SessionEvent> {
         loop {
             if self.settled.is_some() {
                 return self.settled.take();
@@ -379,10 +383,11 @@ impl ChildHandle {
                 Ok(_) => {}
                 Err(RecvError::Lagged(_)) => {
                     let (child, incoming) = (Box::new(self.child.clone()), self.incoming.clone());
-                    let asked = self.sessions.ask(&self.key, |done| Command::Begin { child, incoming, done });
+                    let asked =
+                        self.sessions.ask(&self.key, |done| Command::StartChild { child, incoming, done });
                     self.settled = asked.await.ok().flatten();
                 }
-                // The gateway stops: whoever waits is called off, and the next process waits on.
+                // The gateway stops: the caller is cancelled, and the next process waits again.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }
@@ -391,7 +396,7 @@ impl ChildHandle {
 
 impl Drop for ChildHandle {
     fn drop(&mut self) {
-        if self.is_over {
+        if self.has_ended {
             return;
         }
         let (sessions, key) = (self.sessions.clone(), self.key.clone());
@@ -403,7 +408,7 @@ impl Drop for ChildHandle {
 
 fn check_text(what: &str, text: &str, limit: usize) -> Result<(), SessionError> {
     if text.trim().is_empty() || text.len() > limit {
-        return Err(SessionError::Refused(format!("a child's {what} has 1 to {limit} bytes")));
+        return Err(SessionError::Refused(format!("a child's {what} must have 1 to {limit} bytes")));
     }
     Ok(())
 }

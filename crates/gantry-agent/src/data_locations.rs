@@ -1,5 +1,5 @@
-//! Where a call reads and writes, so that labels stay with what a run leaves behind: a file that was written after a page
-//! was read may hold the page's words, whoever reads it next.
+//! [`DataLocations`] finds where a call reads and writes, so that labels stay with written data: a file that was
+//! written after a web page was read may contain the page's text.
 
 use std::path::{Path, PathBuf};
 
@@ -11,29 +11,29 @@ use serde_json::{Value, json};
 
 use crate::flow::Flow;
 
-/// Before an object's key.
+/// The prefix of an object's key.
 const OBJECT: &str = "gsv:";
-/// Before a machine's name, where a place is all of it.
+/// The prefix of a machine's name. The location is the whole machine.
 const MACHINE: &str = "node:";
-/// Before an API profile's id. The profiles are as in a folder, which is all of them.
+/// The prefix of an API profile's id. The prefix alone means all profiles.
 const API: &str = "api:";
-/// Before an object or an API profile that holds what is the owner's own. Files always count as that; these are also told
-/// where nobody asked for them: in prompts and lists.
+/// The prefix of an object or an API profile that holds private data. Files are always private; these also appear
+/// unasked, in prompts and lists.
 const PRIVATE: &str = "private:";
-/// Of where something comes from, as it is told.
+/// Characters of a source in a mark.
 const SOURCE_CHARS: usize = 300;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DataLocations {
     reads: Vec<String>,
     writes: Vec<String>,
-    /// Another machine that content comes from.
+    /// The remote machine that content comes from.
     foreign: Option<String>,
-    /// Another machine has its say when it fails.
+    /// An error message may come from a remote machine.
     may_be_answered: bool,
-    /// Other machines that it runs on.
+    /// The remote machines that the call runs on.
     machines: Vec<String>,
-    /// It runs commands, which read and write what they like.
+    /// The call runs commands, which may read and write anything.
     runs_commands: bool,
 }
 
@@ -45,33 +45,33 @@ impl DataLocations {
         name: &str,
         input: &Value,
     ) -> DataLocations {
-        let mut places = DataLocations::default();
+        let mut locations = DataLocations::default();
         match tool.and_then(|tool| tool.locations_of(input)) {
             Some(declared) => {
                 for accessed in declared {
-                    places.add(gate, call, accessed).await;
+                    locations.add(gate, call, accessed).await;
                 }
             }
             None => {
                 for touch in gate.touches(call, name, input).await {
-                    places.list(touch.access).push(touch.path.to_string_lossy().into_owned());
+                    locations.list(touch.access).push(touch.path.to_string_lossy().into_owned());
                 }
             }
         }
-        places.runs_commands =
+        locations.runs_commands =
             tool.is_some_and(|tool| tool.capability_ids().contains(&Capability::ShellExec));
         let machines = gate.machines(call, name, input).into_iter().filter(|node| node != LOCAL_NODE);
-        places.machines = machines.map(|node| machine(&node)).collect();
-        // Nobody here knows which files are touched there, so the whole of it counts as one place.
-        places.reads.extend(places.machines.iter().cloned());
+        locations.machines = machines.map(|node| machine(&node)).collect();
+        // The files that are touched there are unknown, so the whole machine is one location.
+        locations.reads.extend(locations.machines.iter().cloned());
         if !tool.is_some_and(Tool::is_read_only) {
-            places.writes.extend(places.machines.iter().cloned());
+            locations.writes.extend(locations.machines.iter().cloned());
         }
-        let is_here = places.writes.iter().any(|place| !places.machines.contains(place));
-        if places.runs_commands && is_here {
-            places.writes.push(call.workspace.to_string_lossy().into_owned());
+        let is_here = locations.writes.iter().any(|location| !locations.machines.contains(location));
+        if locations.runs_commands && is_here {
+            locations.writes.push(call.workspace.to_string_lossy().into_owned());
         }
-        places
+        locations
     }
 
     fn list(&mut self, access: Access) -> &mut Vec<String> {
@@ -107,40 +107,40 @@ impl DataLocations {
         self.runs_commands
     }
 
-    /// Whether the call itself takes something of the owner's along.
+    /// Whether the call itself can send private data.
     pub(crate) fn takes_along(&self) -> bool {
         self.runs_commands || !self.reads.is_empty() || !self.writes.is_empty()
     }
 
-    /// Where what the call reads may come from, if others may have written it.
+    /// Returns the source of untrusted content that the call may read.
     pub(crate) async fn source(&self, marks: &TaintMarks) -> Result<Option<String>, DatabaseError> {
         if self.foreign.is_some() {
             return Ok(self.foreign.clone());
         }
-        for place in self.reads.iter().chain(&self.writes) {
-            if let Some(source) = marks.touching(place).await? {
+        for location in self.reads.iter().chain(&self.writes) {
+            if let Some(source) = marks.touching(location).await? {
                 return Ok(Some(source));
             }
         }
         Ok(None)
     }
 
-    /// Whether what is told of these places may be the owner's own, by what was written there.
+    /// Whether the locations are marked as private.
     pub(crate) async fn are_private(&self, marks: &TaintMarks) -> Result<bool, DatabaseError> {
-        for place in self.reads.iter().chain(&self.writes) {
-            if marks.touching(&private(place)).await?.is_some() {
+        for location in self.reads.iter().chain(&self.writes) {
+            if marks.touching(&private(location)).await?.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Whether the words of an answer that is no success may be another machine's.
+    /// Whether an error message may come from a remote machine.
     pub(crate) fn may_be_answered(&self) -> bool {
         self.may_be_answered
     }
 
-    /// The only machine that it runs on, if that is another one.
+    /// Returns the remote machine that the call runs on, if there is exactly one.
     pub(crate) fn machine(&self) -> Option<&str> {
         match self.machines.as_slice() {
             [only] => Some(only),
@@ -148,7 +148,7 @@ impl DataLocations {
         }
     }
 
-    /// From now on what is there may be the owner's own, if the run has read such, or the call itself brings it there.
+    /// Marks written locations as private, if the run holds private data or the call reads any.
     pub(crate) async fn mark_private(
         &self,
         marks: &TaintMarks,
@@ -158,13 +158,13 @@ impl DataLocations {
         if self.reads.is_empty() && !flow.labels().contains(&Label::Private) {
             return Ok(());
         }
-        for place in self.writes.iter().filter(|place| is_told_unasked(place)) {
-            marks.add(&private(place), "private data", now).await?;
+        for location in self.writes.iter().filter(|location| appears_unasked(location)) {
+            marks.add(&private(location), "private data", now).await?;
         }
         Ok(())
     }
 
-    /// From now on others may have written what is there. What `flow` has from a machine alone is nothing new to it.
+    /// Marks written locations as untrusted. Content that comes from one machine alone may be written back there unmarked.
     pub(crate) async fn mark(
         &self,
         marks: &TaintMarks,
@@ -173,14 +173,14 @@ impl DataLocations {
         now: i64,
     ) -> Result<(), DatabaseError> {
         let source: String = source.chars().take(SOURCE_CHARS).collect();
-        for place in self.writes.iter().filter(|place| !flow.is_all_from(place)) {
-            marks.add(place, &source, now).await?;
+        for location in self.writes.iter().filter(|location| !flow.is_all_from(location)) {
+            marks.add(location, &source, now).await?;
         }
         Ok(())
     }
 }
 
-/// An object of an agent's own.
+/// The location of an agent's object.
 fn object(call: &Call, path: &str) -> String {
     object_key(&format!("agents/{}/{}", call.agent, path.trim_matches('/')))
 }
@@ -189,12 +189,13 @@ pub(crate) fn object_key(key: &str) -> String {
     format!("{OBJECT}{}", key.trim_end_matches('/'))
 }
 
-pub(crate) fn private(place: &str) -> String {
-    format!("{PRIVATE}{place}")
+pub(crate) fn private(location: &str) -> String {
+    format!("{PRIVATE}{location}")
 }
 
-fn is_told_unasked(place: &str) -> bool {
-    place.starts_with(OBJECT) || place.starts_with(API)
+/// Whether prompts and lists show the location without being asked.
+fn appears_unasked(location: &str) -> bool {
+    location.starts_with(OBJECT) || location.starts_with(API)
 }
 
 fn machine(node: &str) -> String {
@@ -205,8 +206,8 @@ fn api(id: &str) -> String {
     format!("{API}/{id}")
 }
 
-/// A place as its owner writes it: an object, a machine, an API profile, or a path that may start at the workspace.
-pub(crate) fn written(agent: &str, workspace: &Path, text: &str) -> String {
+/// Parses a location as users write it: an object, a machine, an API profile, or a path relative to the workspace.
+pub(crate) fn parse(agent: &str, workspace: &Path, text: &str) -> String {
     if text.starts_with(MACHINE) {
         return text.to_owned();
     }
@@ -222,8 +223,8 @@ pub(crate) fn written(agent: &str, workspace: &Path, text: &str) -> String {
     }
 }
 
-/// Where a path on this machine leads, as the file engine resolves it, also for callers who may not read it. Asks the tool
-/// of this machine that reads files.
+/// Resolves a path on this machine with the file engine, also for callers that may not read it. It asks the local
+/// tool that reads files.
 async fn local_paths(gate: &Gate, call: &Call, path: &str) -> Vec<String> {
     let prefix = format!("{LOCAL_NODE}__");
     let reads = |tool: &Tool| {
@@ -246,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    async fn places(tool: Tool) -> DataLocations {
+    async fn locations_of(tool: Tool) -> DataLocations {
         let (gate, _) = gate([tool.clone()]);
         let call =
             Call { agent: "main".into(), ..Call::new(Principal::Operator, Surface::Agent, "/work".into()) };
@@ -262,20 +263,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn places_come_from_what_the_tool_declares() {
-        assert_eq!(places(tool()).await, DataLocations::default());
-        let read = places(tool().reads_object("text")).await;
+    async fn locations_come_from_the_declarations_of_the_tool() {
+        assert_eq!(locations_of(tool()).await, DataLocations::default());
+        let read = locations_of(tool().reads_object("text")).await;
         assert_eq!(read.reads, ["gsv:agents/main/a/b"]);
-        let written = places(tool().writes_object("text")).await;
+        let written = locations_of(tool().writes_object("text")).await;
         assert_eq!((written.reads, written.writes), (Vec::new(), vec!["gsv:agents/main/a/b".to_owned()]));
-        let profile = places(accessing(DataAccess::write(DataLocation::Api(Some("x".into()))))).await;
+        let profile = locations_of(accessing(DataAccess::write(DataLocation::Api(Some("x".into()))))).await;
         assert_eq!(profile.writes, ["api:/x"]);
-        let profiles = places(accessing(DataAccess::read(DataLocation::Api(None)))).await;
+        let profiles = locations_of(accessing(DataAccess::read(DataLocation::Api(None)))).await;
         assert_eq!(profiles.reads, ["api:"]);
         let far = || DataLocation::OnNode { node: "far".into(), path: "/x".into() };
-        let from = places(accessing(DataAccess::read(far()))).await;
+        let from = locations_of(accessing(DataAccess::read(far()))).await;
         assert_eq!((from.foreign.as_deref(), from.may_be_answered), (Some("the machine far"), false));
-        let to = places(accessing(DataAccess::write(far()))).await;
+        let to = locations_of(accessing(DataAccess::write(far()))).await;
         assert_eq!((to.writes, to.may_be_answered, to.foreign), (vec!["node:far".to_owned()], true, None));
     }
 }

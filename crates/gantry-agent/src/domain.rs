@@ -1,4 +1,4 @@
-//! Agents as a domain of the gateway.
+//! [`AgentsDomain`] plugs agents into the gateway.
 
 use std::sync::Arc;
 use std::time::Duration;

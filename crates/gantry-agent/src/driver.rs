@@ -1,11 +1,14 @@
-//! Performs what [`step`] says of one session: asks the model, runs calls, waits for answers. The start of an effect is on
-//! disk before it begins, and what came of it before anything follows from it.
+//! [`Driver`] performs the steps of one session: it asks the model, runs calls and waits for answers.
+//!
+//! The start of an effect is on disk before the effect begins. Its outcome is on disk before anything
+//! follows from it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_protocol::SessionEvent;
 use gantry_store::{Append, DatabaseError, NewEvent};
 use gantry_tool::{Consent, UserAnswers};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -17,7 +20,6 @@ use crate::agent::Agent;
 use crate::context::Window;
 use crate::driver::effects::{Effect, Prepared};
 use crate::entry::{End, Entry, Incoming};
-use crate::event::Event;
 use crate::key::SessionKey;
 use crate::pairs::{PER_MINUTE, agent_of};
 use crate::reset;
@@ -37,49 +39,50 @@ mod status;
 
 pub(crate) use command::Command;
 use command::{Done, refuse};
-use events::{event, settled};
+use events::{event_of, final_event};
 pub use status::Status;
 
-/// Events after which the next run's end leaves a checkpoint.
+/// The end of a run writes a checkpoint after this many events.
 const CHECKPOINT_EVENTS: i64 = 1_000;
-/// After a journal that could not be written, until it is tried again.
+/// The pause after a failed write to the journal.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
-/// A call that only reads and ends within this is written down once, not twice.
+/// If a read-only call ends within this time, its start and end are written together.
 const QUICK: Duration = Duration::from_millis(3);
-/// Messages that may wait in one session.
+/// The highest number of messages that wait in one session.
 const MAX_QUEUE: usize = 1_000;
-/// Of the first message, in a session's label.
+/// Characters of the first message in a session's label.
 const LABEL_CHARS: usize = 60;
 
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     key: SessionKey,
     commands: mpsc::Sender<Command>,
-    events: broadcast::Sender<Arc<Event>>,
+    events: broadcast::Sender<Arc<SessionEvent>>,
     loaded: Option<Loaded>,
 }
 
-/// A session in memory, and what it has under way.
+/// A session in memory, and its running effects.
 struct Loaded {
     state: State,
-    /// The number the next event gets.
+    /// The number of the next journal event.
     next_seq: i64,
-    /// In the state, and not yet in the journal.
-    staged: Vec<NewEvent>,
-    /// To be told when it is.
-    told: Vec<Event>,
-    /// Senders of messages, who are to hear when it is.
-    accepted: Vec<Done<Option<Event>>>,
+    /// Entries that are applied to the state and not yet in the journal.
+    unwritten: Vec<NewEvent>,
+    /// Events to publish when these entries are on disk.
+    unpublished: Vec<SessionEvent>,
+    /// Senders that are notified when these entries are on disk.
+    accepted: Vec<Done<Option<SessionEvent>>>,
     checkpoint: i64,
-    /// What the run in progress is told beside its conversation.
+    /// The prompt and tools of the run in progress.
     prepared: Option<Arc<Prepared>>,
     effects: JoinSet<Effect>,
-    /// Told apart, so that what a stopped run leaves behind is not taken for the next one's.
+    /// Incremented when a run is stopped, so that its late effects are ignored.
     generation: u64,
     cancel: CancellationToken,
     compacting: bool,
-    /// Those who wait for an answer, by question.
+    /// Calls that wait for an approval, by question.
     asking: HashMap<String, Vec<oneshot::Sender<Consent>>>,
+    /// Calls that wait for the user's answers, by question.
     asking_user: HashMap<String, Vec<oneshot::Sender<UserAnswers>>>,
 }
 
@@ -88,7 +91,7 @@ impl Driver {
         shared: Arc<Shared>,
         key: SessionKey,
         commands: mpsc::Sender<Command>,
-        events: broadcast::Sender<Arc<Event>>,
+        events: broadcast::Sender<Arc<SessionEvent>>,
     ) -> Driver {
         Driver { shared, key, commands, events, loaded: None }
     }
@@ -100,7 +103,7 @@ impl Driver {
             let failed = tokio::select! {
                 biased;
                 () = stopping.cancelled() => break,
-                // There is a sender in `self`, so there always is a next one.
+                // `self` holds a sender, so the channel never closes.
                 Some(command) = commands.recv() => self.command(command).await,
                 effect = next_effect(&mut self.loaded) => self.finished(effect),
                 () = tokio::time::sleep(pause) => self.time_passed().await,
@@ -110,26 +113,25 @@ impl Driver {
                 failed => failed,
             };
             if let Err(err) = failed {
-                self.give_up(&err).await;
+                self.report_failure(&err).await;
             }
             if self.loaded.is_none() && commands.is_empty() && self.shared.forget(&self.key.key) {
-                return self.let_go(commands).await;
+                return self.hand_over(commands).await;
             }
         }
         self.drain().await;
     }
 
-    /// Nobody listens and nothing is in memory: the session is as one that nobody has spoken to since the start. What was said
-    /// to it in this moment is said to the next driver.
-    async fn let_go(self, mut commands: mpsc::Receiver<Command>) {
+    /// Ends this driver, which is idle and has no listeners. Commands that arrive meanwhile go to the next driver.
+    async fn hand_over(self, mut commands: mpsc::Receiver<Command>) {
         commands.close();
         let sessions = Sessions::of(self.shared.clone());
         while let Some(command) = commands.recv().await {
-            sessions.tell_driver(&self.key, command).await;
+            sessions.send_command(&self.key, command).await;
         }
     }
 
-    /// The state, from the journal if it is not in memory: then what another process left is seen to first.
+    /// Returns the session, loaded from the journal if necessary. Loading first recovers effects of an earlier process.
     async fn load(&mut self) -> Result<&mut Loaded, DatabaseError> {
         if self.loaded.is_none() {
             let session = self.shared.parts.journal.open(&self.key.key, &self.key.agent, now_ms()).await?;
@@ -138,8 +140,8 @@ impl Driver {
             self.loaded = Some(Loaded {
                 state,
                 next_seq: session.row.next_seq,
-                staged: Vec::new(),
-                told: Vec::new(),
+                unwritten: Vec::new(),
+                unpublished: Vec::new(),
                 accepted: Vec::new(),
                 checkpoint: session.events.first().map_or(0, |first| first.seq),
                 prepared: None,
@@ -164,22 +166,22 @@ impl Driver {
         self.loaded.as_ref().map(|loaded| &loaded.state)
     }
 
-    /// Writes down what happens; then it has happened, and is told.
+    /// Applies entries, writes them to the journal and publishes their events.
     async fn append(&mut self, entries: Vec<Entry>) -> Result<(), DatabaseError> {
-        self.stage(entries)?;
+        self.apply(entries)?;
         self.flush().await
     }
 
-    /// What happens, in memory: nothing may follow from it outside before it is flushed. What comes in a row is written
-    /// together, since each write waits for the disk.
-    fn stage(&mut self, entries: Vec<Entry>) -> Result<(), DatabaseError> {
+    /// Applies entries in memory. They must be flushed before anything outside follows from them.
+    /// Consecutive entries are written together, because each write waits for the disk.
+    fn apply(&mut self, entries: Vec<Entry>) -> Result<(), DatabaseError> {
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         for entry in entries {
             let data = serde_json::to_string(&entry)
                 .map_err(|cause| DatabaseError::Damaged { doing: "write the journal", cause })?;
             let checkpoint = entry.is_checkpoint();
-            loaded.staged.push(NewEvent { kind: entry.kind(), data, checkpoint });
-            loaded.told.extend(event(&self.shared.parts.gate, &loaded.state, &entry));
+            loaded.unwritten.push(NewEvent { kind: entry.kind(), data, checkpoint });
+            loaded.unpublished.extend(event_of(&self.shared.parts.gate, &loaded.state, &entry));
             if checkpoint {
                 loaded.checkpoint = loaded.next_seq;
             }
@@ -194,35 +196,35 @@ impl Driver {
 
     async fn flush(&mut self) -> Result<(), DatabaseError> {
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
-        if loaded.staged.is_empty() {
+        if loaded.unwritten.is_empty() {
             return Ok(());
         }
-        let events = std::mem::take(&mut loaded.staged);
+        let events = std::mem::take(&mut loaded.unwritten);
         let expected = loaded.next_seq - i64::try_from(events.len()).unwrap_or(i64::MAX);
         let has_work = loaded.state.has_work();
         let append = Append { key: self.key.key.clone(), expected, at: now_ms(), events, has_work };
         self.shared.parts.journal.append(append).await?;
-        let told = std::mem::take(&mut loaded.told);
+        let unpublished = std::mem::take(&mut loaded.unpublished);
         for accepted in loaded.accepted.drain(..) {
             let _ = accepted.send(Ok(None));
         }
-        told.into_iter().for_each(|event| self.tell(event));
+        unpublished.into_iter().for_each(|event| self.publish(event));
         Ok(())
     }
 
-    fn tell(&self, event: Event) {
-        event.log(&self.key.key);
-        // What a child asks is answered where its family began.
+    fn publish(&self, event: SessionEvent) {
+        events::log(&event, &self.key.key);
+        // Questions of a child are answered in its root session.
         if let Some(child) = self.child()
-            && event.is_question()
+            && events::is_question(&event)
         {
-            self.shared.tell(&child.root, event.clone());
+            self.shared.publish(&child.root, event.clone());
         }
-        // Nobody may be listening.
+        // Sending fails if there are no listeners.
         let _ = self.events.send(Arc::new(event));
     }
 
-    /// Does what is to be done, until something is waited for.
+    /// Performs steps until the session is idle or waits for an effect.
     async fn proceed(&mut self) -> Result<(), DatabaseError> {
         let mut reads_until = None;
         while self.loaded.as_ref().is_some_and(|loaded| !loaded.compacting) {
@@ -230,19 +232,19 @@ impl Driver {
             let Some(loaded) = &self.loaded else { return Ok(()) };
             match step::next(&loaded.state, &limits, now_ms()) {
                 Step::Idle => {
-                    self.leave_checkpoint()?;
+                    self.write_checkpoint()?;
                     break;
                 }
                 Step::Wait => {
                     let until: Option<Instant> = reads_until.filter(|_| self.only_reads());
                     let Some(until) = until else { break };
-                    // A quick one is written down with its end, in one go; for others nobody waits.
+                    // A short call is written together with its end. Longer calls are not waited for here.
                     match tokio::time::timeout_at(until, next_effect(&mut self.loaded)).await {
                         Ok(effect) => self.finished(effect)?,
                         Err(_) => break,
                     }
                 }
-                Step::Record(entries) => self.stage(entries)?,
+                Step::Record(entries) => self.apply(entries)?,
                 Step::Ask => self.begin_request().await?,
                 Step::Call(calls) => {
                     if !self.begin_calls(calls).await? {
@@ -256,7 +258,7 @@ impl Driver {
         self.flush().await
     }
 
-    /// The bounds of the run in progress. None when there is no model, which ends the run.
+    /// Returns the limits of the run in progress. Returns `None` if there is no model, which ends the run.
     async fn limits(&mut self) -> Result<Option<Limits>, DatabaseError> {
         let agent = self.agent();
         let running = self.state().is_some_and(|state| state.run.is_some());
@@ -270,11 +272,11 @@ impl Driver {
                         labels.retain(|label| !known.contains(label));
                     }
                     if !labels.is_empty() {
-                        self.stage(vec![Entry::Labelled { labels, by: "the agent's own files".into() }])?;
+                        self.apply(vec![Entry::Labelled { labels, by: "the agent's own files".into() }])?;
                     }
                 }
                 Err(error) => {
-                    self.stage(vec![Entry::RunEnded { end: End::Failed { error } }])?;
+                    self.apply(vec![Entry::RunEnded { end: End::Failed { error } }])?;
                     return Ok(None);
                 }
             }
@@ -308,32 +310,34 @@ impl Driver {
                     let _ = done.send(Err(SessionError::Refused(message)));
                     Ok(())
                 }
-                None => self.take_in(incoming, workspace, done).await,
+                None => self.accept_message(incoming, workspace, done).await,
             },
-            Command::Begin { child, incoming, done } => self.be_born(child, incoming, done).await,
+            Command::StartChild { child, incoming, done } => self.start_as_child(child, incoming, done).await,
             Command::Stop { by, done } => {
                 let running = self.state().is_some_and(|state| state.run.is_some());
                 if running {
                     self.append(vec![Entry::StopAsked { by }]).await?;
-                    self.call_off();
+                    self.cancel_effects();
                 }
-                let told = if running { "the run is stopped" } else { "no run is under way" };
-                let _ = done.send(Ok(told.to_owned()));
+                let text = if running { "the run is stopped" } else { "no run is in progress" };
+                let _ = done.send(Ok(text.to_owned()));
                 Ok(())
             }
             Command::Reset { why, done } => {
                 if self.state().is_some_and(|state| state.run.is_some()) {
-                    let message = "a run is under way; /stop it first".to_owned();
+                    let message = "a run is in progress; /stop it first".to_owned();
                     let _ = done.send(Err(SessionError::Refused(message)));
                     return Ok(());
                 }
-                self.begin_anew(why).await?;
-                let _ = done.send(Ok("the conversation begins anew; what was said before is kept".into()));
+                self.reset_conversation(why).await?;
+                let _ = done
+                    .send(Ok("the conversation was reset; the journal keeps the earlier messages".into()));
                 Ok(())
             }
             Command::Compact { done } => {
-                let told = self.compact_now().await;
-                let _ = done.send(told.map(str::to_owned).map_err(|why| SessionError::Refused(why.into())));
+                let started = self.compact_now().await;
+                let _ =
+                    done.send(started.map(str::to_owned).map_err(|why| SessionError::Refused(why.into())));
                 Ok(())
             }
             Command::Set { model, thinking, effort, done } => {
@@ -350,7 +354,7 @@ impl Driver {
                 Ok(())
             }
             Command::Settled { message, done } => {
-                let _ = done.send(Ok(self.state().and_then(|state| settled_by(state, &message))));
+                let _ = done.send(Ok(self.state().and_then(|state| final_event_of(state, &message))));
                 Ok(())
             }
             Command::Answer { question, answer, by, done } => self.answer(question, answer, by, done).await,
@@ -360,19 +364,20 @@ impl Driver {
         }
     }
 
-    async fn take_in(
+    async fn accept_message(
         &mut self,
         incoming: Incoming,
         workspace: Option<PathBuf>,
-        done: Done<Option<Event>>,
+        done: Done<Option<SessionEvent>>,
     ) -> Result<(), DatabaseError> {
         let Some(state) = self.state() else { return Ok(()) };
         if state.knows(&incoming.id) {
-            let _ = done.send(Ok(settled_by(state, &incoming.id)));
+            let _ = done.send(Ok(final_event_of(state, &incoming.id)));
             return Ok(());
         }
         if state.queue.len() >= MAX_QUEUE {
-            let message = format!("{MAX_QUEUE} messages wait in this session already");
+            let message =
+                format!("{MAX_QUEUE} messages already wait in this session; wait until it has answered some");
             let _ = done.send(Err(SessionError::Refused(message)));
             return Ok(());
         }
@@ -380,27 +385,27 @@ impl Driver {
         let due = reset::due(agent.reset, state.last_activity, incoming.at, &self.shared.parts.zone);
         let is_new = state.has_work() || state.messages.is_empty();
         if let Some(why) = due.filter(|_| !is_new) {
-            self.begin_anew(why).await?;
+            self.reset_conversation(why).await?;
         }
         let is_idle = self.state().is_some_and(|state| !state.has_work());
-        // A run ends where it began: its calls, grants and labels are about that directory.
+        // A run keeps its directory, because its calls, grants and labels refer to it.
         let moves = workspace.filter(|workspace| is_idle && self.agent().workspace != *workspace);
         if moves.is_some() {
-            self.stage(vec![Entry::Set { model: None, thinking: None, effort: None, workspace: moves }])?;
+            self.apply(vec![Entry::Set { model: None, thinking: None, effort: None, workspace: moves }])?;
         }
-        let begins = self.state().is_some_and(|state| state.messages.is_empty() && !state.has_work());
-        if begins && self.child().is_none() {
+        let is_first = self.state().is_some_and(|state| state.messages.is_empty() && !state.has_work());
+        if is_first && self.child().is_none() {
             self.shared.parts.journal.label(&self.key.key, Some(&first_words(&incoming.text))).await?;
         }
-        self.stage(vec![Entry::MessageIn(incoming)])?;
+        self.apply(vec![Entry::MessageIn(incoming)])?;
         if let Some(loaded) = &mut self.loaded {
             loaded.accepted.push(done);
         }
         Ok(())
     }
 
-    /// Why an agent's message is not taken in, if it has written too often. What a restart forgot is in the journal, of this
-    /// session alone.
+    /// Returns the reason to reject a message, if an agent has sent too many. The count over all sessions is in
+    /// memory; after a restart only this session's journal counts.
     fn too_many(&self, incoming: &Incoming) -> Option<String> {
         let state = self.state()?;
         if !incoming.from.starts_with(AGENT) || state.knows(&incoming.id) {
@@ -415,10 +420,10 @@ impl Driver {
         })
     }
 
-    async fn begin_anew(&mut self, why: String) -> Result<(), DatabaseError> {
+    async fn reset_conversation(&mut self, why: String) -> Result<(), DatabaseError> {
         let now = now_ms();
         let Some(state) = self.state() else { return Ok(()) };
-        let state = Box::new(state.anew(now));
+        let state = Box::new(state.reset(now));
         self.append(vec![Entry::Reset { why, at: now, state }]).await
     }
 
@@ -448,8 +453,8 @@ impl Driver {
         })
     }
 
-    /// Everything under way for this run is told to end, and is not heard any more.
-    fn call_off(&mut self) {
+    /// Cancels the effects of this run. Their outcomes are ignored.
+    fn cancel_effects(&mut self) {
         let Some(loaded) = &mut self.loaded else { return };
         loaded.cancel.cancel();
         loaded.cancel = CancellationToken::new();
@@ -459,17 +464,17 @@ impl Driver {
         loaded.asking_user.clear();
     }
 
-    /// So that the next load need not read what was long ago.
-    fn leave_checkpoint(&mut self) -> Result<(), DatabaseError> {
+    /// Writes a checkpoint, so that the next load does not have to read old entries.
+    fn write_checkpoint(&mut self) -> Result<(), DatabaseError> {
         let Some(loaded) = &self.loaded else { return Ok(()) };
         if loaded.next_seq - loaded.checkpoint < CHECKPOINT_EVENTS {
             return Ok(());
         }
         let state = Box::new(loaded.state.clone());
-        self.stage(vec![Entry::Snapshot { state }])
+        self.apply(vec![Entry::Snapshot { state }])
     }
 
-    /// How long nothing may happen before something is looked at by itself.
+    /// Returns the time until the next question expires or the session counts as idle.
     fn pause(&self) -> Duration {
         let expires = self.state().and_then(|state| {
             let questions = state.open_questions().map(|open| open.expires);
@@ -491,30 +496,34 @@ impl Driver {
         Ok(())
     }
 
-    /// The journal could not be written: memory may be ahead of it, so it counts no more.
-    async fn give_up(&mut self, err: &DatabaseError) {
+    /// Handles a failed write to the journal: the state in memory may be ahead of it, so it is discarded.
+    async fn report_failure(&mut self, err: &DatabaseError) {
         let (run, messages) = self
             .state()
             .and_then(|state| state.run.as_ref())
             .map_or((None, Vec::new()), |run| (Some(run.id.clone()), run.answers.clone()));
-        self.call_off();
+        self.cancel_effects();
         for accepted in self.loaded.take().into_iter().flat_map(|loaded| loaded.accepted) {
             let _ = accepted.send(Err(SessionError::Refused(err.to_string())));
         }
-        self.tell(Event::Error { run, message: format!("the session cannot go on: {err}"), messages });
+        self.publish(SessionEvent::Error {
+            run,
+            message: format!("the session cannot continue: {err}"),
+            messages,
+        });
         tokio::time::sleep(RETRY_AFTER).await;
-        // What is to be done is taken up again, unless somebody else wakes the session first.
+        // Retries, unless another command wakes the session first.
         let _ = self.commands.try_send(Command::Wake);
     }
 
-    /// The gateway stops. Calls under way may finish and are written down; what does not is seen to at the next start.
+    /// Stops with the gateway. Running calls may finish and are recorded; the next start recovers the others.
     async fn drain(&mut self) {
         let ending = self.shared.ending.clone();
         let registry = self.shared.parts.gate.registry().clone();
-        // The next process resumes such a call where it was.
+        // The next process resumes such a call.
         let is_resumable = |name: &str| registry.find(name).is_some_and(|tool| tool.is_resumable());
         loop {
-            let under_way = self.state().is_some_and(|state| {
+            let is_calling = self.state().is_some_and(|state| {
                 state.calls().iter().any(|call| {
                     matches!(call.status, CallStatus::Begun { .. })
                         && !is_resumable(&call.name)
@@ -522,7 +531,7 @@ impl Driver {
                         && !call.asks.iter().any(|ask| ask.answers.is_none())
                 })
             });
-            if !under_way {
+            if !is_calling {
                 break;
             }
             let failed = tokio::select! {
@@ -534,24 +543,24 @@ impl Driver {
             }
         }
         if self.state().is_some_and(State::has_work) {
-            self.tell(Event::Suspended);
+            self.publish(SessionEvent::Suspended);
         }
-        self.call_off();
+        self.cancel_effects();
     }
 }
 
-/// The next effect that ends; never, while none is under way.
+/// Waits for the next effect to end. Waits forever while no effect runs.
 async fn next_effect(loaded: &mut Option<Loaded>) -> Effect {
     let Some(loaded) = loaded else { return std::future::pending().await };
     match loaded.effects.join_next().await {
         Some(Ok(effect)) => effect,
-        // A panic of ours: the run would wait for ever, so it is told.
+        // The task panicked. Without this the run would wait forever.
         Some(Err(err)) => Effect::Broken { generation: loaded.generation, why: err.to_string() },
         None => std::future::pending().await,
     }
 }
 
-/// What a conversation is about, for those who look for it in a list.
+/// The beginning of a message, as the label of its conversation in lists.
 fn first_words(text: &str) -> String {
     let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let words: String = words.chars().filter(|c| !c.is_control()).collect();
@@ -561,12 +570,12 @@ fn first_words(text: &str) -> String {
     }
 }
 
-/// What settled a message, if it was lately.
-fn settled_by(state: &State, message: &str) -> Option<Event> {
-    state.end_of(message).map(|ended| settled(&ended.run, ended.end.clone(), ended.messages.clone()))
+/// Returns the final event of a message, if its run is among the last ones.
+fn final_event_of(state: &State, message: &str) -> Option<SessionEvent> {
+    state.end_of(message).map(|ended| final_event(&ended.run, ended.end.clone(), ended.messages.clone()))
 }
 
-/// Whether a run is one that the model is being asked for.
+/// Whether the run waits for the model.
 fn is_asking(state: &State) -> bool {
     state.run.as_ref().is_some_and(|run| run.phase == Phase::Asking)
 }

@@ -1,9 +1,13 @@
-//! What can happen in a session: the events of its journal. They are written before or as things happen, and never change.
+//! [`Entry`] is an entry of a session's journal: the storage format. Entries are written before or when
+//! something happens, and never change.
+//!
+//! Questions and answers are the same types as on the wire. The other entries are storage only: clients read
+//! a part of them as `gantry_protocol::HistoryEntry`.
 
 use std::path::PathBuf;
 
 use gantry_model::{Block, Effort, Reply, Thinking};
-pub use gantry_protocol::{GrantScope, Question, UserAsked};
+pub(crate) use gantry_protocol::{ApprovalDecision, GrantScope, Question, UserAsked};
 use gantry_tool::Label;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,47 +18,48 @@ use crate::state::State;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
-    /// The session is a child of another one.
-    Born(Box<Child>),
-    /// Somebody said something; it waits until a run takes it up.
+    /// The session is a child of another one. Journals hold it under its first name.
+    #[serde(rename = "born")]
+    ChildStarted(Box<Child>),
+    /// A message arrived. It waits until it joins a run.
     MessageIn(Incoming),
     RunBegun {
         run: String,
         at: i64,
     },
-    /// Waiting messages become part of the conversation, and of what the run answers.
+    /// Waiting messages join the conversation and the run that answers them.
     Joined {
         messages: Vec<String>,
     },
-    /// The model is told what carries these labels.
+    /// The model's prompt carries these labels.
     Labelled {
         labels: Vec<Label>,
         by: String,
     },
-    /// The model is being asked.
+    /// A request to the model is about to be sent.
     RequestBegun {
         model: String,
     },
     Replied {
         reply: Box<Reply>,
     },
-    /// The gateway ended before the model answered: it is asked again.
+    /// The gateway stopped before the model answered. The request is repeated.
     RequestLost,
     RequestFailed {
         error: String,
-        /// The request was longer than the model takes.
+        /// The request was longer than the model's window.
         #[serde(default)]
         overflow: bool,
-        /// What the failure says about the model's window.
+        /// The window that the failure implies.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         learned: Option<LearnedWindow>,
     },
     /// A call of the last reply is about to run.
     CallBegun {
         call: String,
-        /// It changes nothing, or not twice, so it may run again after a crash.
+        /// The call is read-only or resumable, so it may run again after a crash.
         read_only: bool,
-        /// Asking the same again and again is what it is for.
+        /// The tool is meant to be polled with the same input.
         #[serde(default)]
         polls: bool,
     },
@@ -62,27 +67,27 @@ pub enum Entry {
         call: String,
         result: CallResult,
     },
-    /// The call did not get to its effect, or has none: it begins anew.
+    /// The call had no effect yet, or has none. It starts again.
     CallAgain {
         call: String,
     },
-    /// The gateway ended during the call: nobody knows what came of it.
+    /// The gateway stopped during the call, so its outcome is unknown.
     CallInterrupted {
         call: String,
     },
     ApprovalAsked(Question),
     ApprovalAnswered {
         question: String,
-        answer: Answer,
-        /// Who answered; the clock, when nobody did.
+        answer: ApprovalDecision,
+        /// Who answered, or the timeout.
         by: String,
         at: i64,
     },
-    /// The agent asks its user.
+    /// The agent asks its user and waits for the answers.
     UserAsked(UserAsked),
     UserAnswered {
         question: String,
-        /// One for each question; none when nobody answered.
+        /// One answer for each question. Empty if the questions expired.
         answers: Vec<String>,
         by: String,
         at: i64,
@@ -94,7 +99,7 @@ pub enum Entry {
         thinking: Option<Thinking>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effort: Option<Effort>,
-        /// Where the conversation works from now on.
+        /// The new working directory of the conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         workspace: Option<PathBuf>,
     },
@@ -104,19 +109,19 @@ pub enum Entry {
     RunEnded {
         end: End,
     },
-    /// The older part of the conversation was replaced by a summary. The whole is still in the journal before this.
+    /// A summary replaced the older part of the conversation. The earlier entries stay in the journal.
     Compacted {
         state: Box<State>,
-        /// Messages that the summary stands for.
+        /// The number of messages that the summary replaced.
         replaced: usize,
-        /// Whether the model wrote it.
+        /// Whether the model wrote the summary.
         by_model: bool,
     },
-    /// Nothing happened; loading may begin here.
+    /// A checkpoint: loading can start here.
     Snapshot {
         state: Box<State>,
     },
-    /// The conversation begins anew. What was before stays in the journal.
+    /// The conversation was reset. The earlier entries stay in the journal.
     Reset {
         why: String,
         at: i64,
@@ -127,7 +132,7 @@ pub enum Entry {
 impl Entry {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Entry::Born(_) => "born",
+            Entry::ChildStarted(_) => "born",
             Entry::MessageIn(_) => "message_in",
             Entry::RunBegun { .. } => "run_begun",
             Entry::Joined { .. } => "joined",
@@ -153,40 +158,40 @@ impl Entry {
         }
     }
 
-    /// Whether it holds all that is needed of the entries before it.
+    /// Whether it holds the whole state, so that loading can start here.
     pub(crate) fn is_checkpoint(&self) -> bool {
         matches!(self, Entry::Compacted { .. } | Entry::Snapshot { .. } | Entry::Reset { .. })
     }
 }
 
-/// A model's window as its refusals show it, where that is less than what is known of the model.
+/// A model's window as its errors show it, if it is smaller than documented.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedWindow {
     pub model: String,
     pub tokens: usize,
 }
 
-/// A message on its way into a session.
+/// A message to a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Incoming {
-    /// The sender may choose it: the same id twice is one message.
+    /// The sender may choose the id. A message with a known id is a repetition and is ignored.
     pub id: String,
     pub text: String,
     pub at: i64,
-    /// Who sent it: a principal, or an agent's session.
+    /// The sender: a principal, or the key of an agent's session.
     pub from: String,
-    /// Where the answer goes. Its surface's own; kept as it came.
+    /// The address for the answer, opaque to the session.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub reply_to: Value,
-    /// Of what the sender knew when it wrote this.
+    /// The labels of the sender's conversation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
-    /// Of the run that this begins, if it is not one of its own.
+    /// The account for the run that this message starts, if it is not the run's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payer: Option<Payer>,
 }
 
-/// What a call came to, as the model sees it.
+/// The result of a call, as the model sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
     /// Text and images.
@@ -195,13 +200,13 @@ pub struct CallResult {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
-    /// The one machine of the owner's that all of it comes from, if it is another one.
+    /// The remote machine of the owner that the whole result comes from, if there is exactly one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// How a command ended that the call ran.
+    /// How the call's command ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandEnd>,
-    /// Tools that the call found, which the model is offered from now on.
+    /// Tools that the call found. The model is offered them from now on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_tools: Vec<String>,
 }
@@ -224,37 +229,10 @@ impl CallResult {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
-    Yes,
-    No,
-    /// Yes, and to the same from now on.
-    Always {
-        scope: GrantScope,
-        until: i64,
-    },
-    Expired,
-}
-
-impl From<&Answer> for gantry_protocol::ApprovalDecision {
-    fn from(answer: &Answer) -> Self {
-        match *answer {
-            Answer::Yes => Self::Yes,
-            Answer::No => Self::No,
-            Answer::Always { scope, until } => Self::Always { scope, until },
-            Answer::Expired => Self::Expired,
-        }
-    }
-}
-
-impl Answer {
-    pub(crate) fn allows(&self) -> bool {
-        matches!(self, Answer::Yes | Answer::Always { .. })
-    }
-}
-
 /// How a run ended.
+///
+/// Clients read it as `gantry_protocol::RunEnd`, which also accepts ends that they do not know. A journal
+/// must not be read that way: an unknown end would be lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum End {
@@ -262,3 +240,6 @@ pub enum End {
     Stopped { by: String },
     Failed { error: String },
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! HTTP routes of agents: their sessions, and the chat-completions interface that other programs know.
+//! HTTP routes of agents: their sessions, and OpenAI's chat-completions interface.
 
 mod completions;
 mod sessions;

@@ -1,5 +1,5 @@
-//! Session keys: which conversation a message belongs to. What channels call a conversation is brought to one form; what somebody
-//! types has to be in it, so that two names are never one conversation.
+//! [`SessionKey`] identifies a conversation. Names from channels are normalized. Keys that people type must already be
+//! normalized, so that two names never mean the same conversation.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,11 @@ pub(crate) const MAIN: &str = "main";
 const MAX_ID: usize = 64;
 const MAX_KEY: usize = 400;
 
-/// Which direct messages share a conversation.
+/// The direct messages that share a conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DmScope {
-    /// All of them: one conversation an agent.
+    /// All direct messages share the agent's main conversation.
     #[default]
     Main,
     PerPeer,
@@ -19,14 +19,14 @@ pub enum DmScope {
     PerAccountChannelPeer,
 }
 
-/// A conversation's address in its one form, and whose conversation it is.
+/// A normalized key and the agent of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     pub key: String,
     pub agent: String,
 }
 
-/// Where a message came from, for channels.
+/// The origin of a message from a channel.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
     pub agent: &'a str,
@@ -39,16 +39,16 @@ pub struct Origin<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadKey {
-    #[error("{0:?} is no session key; a key is a word, such as main, or agent:NAME:…")]
+    #[error("invalid session key {0:?}; a key is a word, such as main, or agent:NAME:…")]
     NoKey(String),
     #[error(
-        "{text:?} is no session key: it has small letters, digits and + - _ @ . alone; did you mean {near:?}?"
+        "invalid session key {text:?}: only lowercase letters, digits and + - _ @ . are allowed; did you mean {near:?}?"
     )]
     Spelling { text: String, near: String },
 }
 
 impl SessionKey {
-    /// Of a direct message or another one.
+    /// Returns the key for a message from a channel.
     pub fn of(origin: &Origin<'_>, scope: DmScope) -> SessionKey {
         let agent = agent_id(origin.agent);
         let (channel, peer) = (token(origin.channel), token(origin.peer));
@@ -64,12 +64,12 @@ impl SessionKey {
         SessionKey { key: format!("agent:{agent}:{rest}"), agent }
     }
 
-    /// The one form of an agent's name.
+    /// Normalizes an agent's name.
     pub fn agent_name(text: &str) -> String {
         agent_id(text)
     }
 
-    /// Of what somebody typed: a whole key, or a word for a conversation of `agent`.
+    /// Parses a key: a whole key, or a word for a conversation of `agent`.
     pub fn parse(text: &str, agent: &str, scope: DmScope) -> Result<SessionKey, BadKey> {
         let shown = || text.chars().take(80).collect();
         let bad = || BadKey::NoKey(shown());
@@ -89,7 +89,7 @@ impl SessionKey {
             return Err(BadKey::Spelling { text: shown(), near });
         }
         let (agent, rest) = (own, folded);
-        // Under one conversation for all, a direct message's own key means that one.
+        // If all direct messages share one conversation, their keys mean the main one.
         let direct = rest.iter().any(|part| part == "dm") && rest.len() > 1;
         let rest = if direct && scope == DmScope::Main { MAIN.to_owned() } else { rest.join(":") };
         Ok(SessionKey { key: format!("agent:{agent}:{rest}"), agent })
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn direct_messages_share_as_configured() {
+    fn direct_messages_share_conversations_as_configured() {
         let origin =
             Origin { agent: "Main", channel: "WhatsApp", account: "Work 1", kind: "dm", peer: "+49 1/2" };
         for (scope, key) in [
@@ -129,14 +129,14 @@ mod tests {
         ] {
             let made = SessionKey::of(&origin, scope);
             assert_eq!(made.key, key);
-            assert_eq!(SessionKey::parse(&made.key, "x", scope).unwrap(), made, "its own form");
+            assert_eq!(SessionKey::parse(&made.key, "x", scope).unwrap(), made, "the key is normalized");
         }
         let group = SessionKey::of(&Origin { kind: "group", ..origin }, DmScope::Main);
         assert_eq!(group.key, "agent:main:whatsapp:group:+49_1_2");
     }
 
     #[test]
-    fn keys_have_one_form() {
+    fn keys_that_are_not_normalized_are_rejected() {
         let parse = |text: &str| SessionKey::parse(text, "helper", DmScope::Main).map(|key| key.key).ok();
         assert_eq!(parse("main").as_deref(), Some("agent:helper:main"));
         assert_eq!(parse("agent:main:cli:dm:main").as_deref(), Some("agent:main:main"));
@@ -147,10 +147,10 @@ mod tests {
             ("agent:Main:x", "agent:main:x"),
             ("agent:main:web:group:a b", "agent:main:web:group:a_b"),
         ] {
-            let told = SessionKey::parse(text, "helper", DmScope::Main).unwrap_err().to_string();
+            let error = SessionKey::parse(text, "helper", DmScope::Main).unwrap_err().to_string();
             assert!(
-                told.contains(&format!("did you mean {near:?}?")),
-                "two names are no one session: {told}"
+                error.contains(&format!("did you mean {near:?}?")),
+                "two names must not mean one session: {error}"
             );
         }
         for bad in ["", ":", "agent:main", "agent::x", "a:b", &"x".repeat(500)] {

@@ -1,23 +1,23 @@
-//! A yes that is to hold from now on: how far and how long, as whoever answers says it.
+//! [`LastingApproval`] is an "always" answer: its scope and its duration.
 
-use crate::entry::{Answer, GrantScope};
+use crate::entry::{ApprovalDecision, GrantScope};
 use crate::sessions::now_ms;
 
-/// How long it counts when neither the answer nor the configuration says.
+/// The duration if neither the answer nor the configuration sets one.
 pub const ALWAYS_HOURS: u32 = 24;
 pub const MAX_ALWAYS_HOURS: u32 = 24 * 365;
 const HOUR_MS: i64 = 3600 * 1000;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LastingApproval {
-    /// Without one: these arguments.
+    /// The same arguments when `None`.
     pub scope: Option<GrantScope>,
-    /// Without them: as configured.
+    /// The configured duration when `None`.
     pub hours: Option<u32>,
 }
 
 impl LastingApproval {
-    /// Of words such as `8h`, `7d` and `any`, in any order; what is none of these is left over.
+    /// Parses words such as `8h`, `7d` and `any`, in any order. Returns the other words.
     pub fn parse<'a>(words: impl Iterator<Item = &'a str>) -> (LastingApproval, Vec<&'a str>) {
         let (mut always, mut left) = (LastingApproval::default(), Vec::new());
         for word in words {
@@ -30,17 +30,17 @@ impl LastingApproval {
         (always, left)
     }
 
-    pub(crate) fn answer(self, configured: u32) -> Result<Answer, String> {
+    pub(crate) fn answer(self, configured: u32) -> Result<ApprovalDecision, String> {
         let hours = self.hours.unwrap_or(configured);
         if !(1..=MAX_ALWAYS_HOURS).contains(&hours) {
-            return Err(format!("\"always\" counts for 1 to {MAX_ALWAYS_HOURS} hours, not for {hours}"));
+            return Err(format!("\"always\" can last 1 to {MAX_ALWAYS_HOURS} hours, not {hours}"));
         }
         let until = now_ms().saturating_add(i64::from(hours) * HOUR_MS);
-        Ok(Answer::Always { scope: self.scope.unwrap_or(GrantScope::Call), until })
+        Ok(ApprovalDecision::Always { scope: self.scope.unwrap_or(GrantScope::Call), until })
     }
 }
 
-/// `8h` or `7d`. A question's id is longer, so it is not taken for one.
+/// Parses `8h` or `7d`. A question's id is longer, so it cannot be confused with a duration.
 fn hours(word: &str) -> Option<u32> {
     let (number, unit) = word.split_at_checked(word.len().checked_sub(1)?)?;
     let is_number = (1..=5).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_say_how_far_and_how_long() {
+    fn scope_and_duration_are_parsed_from_words() {
         let parse = |text: &'static str| LastingApproval::parse(text.split_whitespace());
         let any = Some(GrantScope::Tool);
         assert_eq!(parse(""), (LastingApproval::default(), vec![]));
@@ -72,7 +72,7 @@ mod tests {
         let hours = |hours, configured| match (LastingApproval { hours, ..LastingApproval::default() })
             .answer(configured)
         {
-            Ok(Answer::Always { until, .. }) => Some((until - now_ms() + HOUR_MS / 2) / HOUR_MS),
+            Ok(ApprovalDecision::Always { until, .. }) => Some((until - now_ms() + HOUR_MS / 2) / HOUR_MS),
             _ => None,
         };
         assert_eq!((hours(None, 5), hours(Some(8), 5)), (Some(5), Some(8)));

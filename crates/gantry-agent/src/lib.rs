@@ -1,7 +1,8 @@
-//! Agents that go on: sessions kept as journals, a loop without I/O over them, and a driver that performs what it says.
+//! Agents and their sessions. A session is a journal, a step function without I/O, and a driver that
+//! performs the steps.
 //!
-//! [`Sessions`] is the way in. Nothing here reads the environment or talks to a provider: tools are called through the
-//! gate, models through [`Model`].
+//! [`Sessions`] is the entry point. Sessions call tools through the gate and models through [`Model`].
+//! [`AgentModels`] implements it over the configured providers. This crate does not read the environment.
 
 mod agent;
 mod answer_labels;
@@ -12,14 +13,13 @@ mod data_locations;
 mod domain;
 mod driver;
 mod entry;
-mod event;
 mod flow;
 mod http;
 mod key;
 mod lasting_approval;
 mod loop_guard;
 mod methods;
-mod model;
+mod models;
 mod pairs;
 mod prompt;
 mod reset;
@@ -39,17 +39,21 @@ pub use child::{AccountBudget, Child, ChildName, Payer, ToolLimits};
 pub use children::{ChildEnd, ChildHandle, MAX_CHILDREN, MAX_DEPTH, MAX_FAMILY};
 pub use domain::AgentsDomain;
 pub use driver::Status;
-pub use entry::{
-    Answer, CallResult, CommandEnd, End, Entry, GrantScope, Incoming, LearnedWindow, Question, UserAsked,
-};
-pub use event::Event;
+pub use entry::{CallResult, CommandEnd, End, Entry, Incoming, LearnedWindow};
+pub use gantry_protocol::{ApprovalDecision, GrantScope, Question, SessionEvent, UserAsked};
 pub use key::{BadKey, DmScope, Origin, SessionKey};
 pub use lasting_approval::{ALWAYS_HOURS, LastingApproval, MAX_ALWAYS_HOURS};
-pub use model::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
+pub use models::{
+    AgentModels, AnswerFuture, AnswerLimits, Asker, ConfigVersion, DiscoveredModels, FactsFuture,
+    LocalServer, Model, ModelFacts, ModelFailure, ModelSetup, ModelSource, NO_MODEL, is_loopback,
+    set_usual_tiers,
+};
 pub use prompt::NodeLine;
 pub use reset::ResetPolicy;
 pub use role::{Role, Spec, built_in};
-pub use sessions::{IDLE, MAX_MESSAGE_BYTES, OPERATOR, Said, Sent, SessionError, Sessions, SessionsParts};
+pub use sessions::{
+    IDLE, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, Sent, SessionError, Sessions, SessionsParts,
+};
 pub use slash::Slash;
 pub use state::{Addressee, State};
 pub use tools::{tool_names, tools};

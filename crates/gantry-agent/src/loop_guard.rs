@@ -1,4 +1,4 @@
-//! Notices a model that repeats itself: the same call with the same result, again and again.
+//! [`LoopGuard`] detects a model that repeats the same call with the same result.
 
 use std::collections::VecDeque;
 
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::entry::CallResult;
-use crate::flow::unfenced;
+use crate::flow::without_mark;
 
-/// So many times the same, and the model is advised; once more, and the run ends.
+/// After this many equal results the model gets advice. One more ends the run.
 pub(crate) const SAME_RESULTS: u32 = 3;
-/// For tools that are there to be asked again.
+/// The limit for tools that are meant to be polled.
 pub(crate) const SAME_POLLS: u32 = 50;
-/// Different calls that are remembered: a model may go round in circles of this size.
+/// The number of calls that are remembered, so that cycles up to this length are detected.
 const REMEMBERED: usize = 32;
-/// What stands before an id that is drawn anew for each result: the handle of a kept one, the marks around a page.
+/// The prefixes of ids that are random for each result: the handle of a kept result, and the mark of a web page.
 const BEFORE_IDS: [&str; 2] = ["res_", " untrusted web content "];
-/// Of such an id, in hexadecimal.
+/// The number of hexadecimal digits of such an id.
 const ID_DIGITS: usize = 32;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopGuard {
     seen: VecDeque<Seen>,
-    /// A call that had been advised against came again: the run is to end.
+    /// The tool that was called again after the advice. The run has to end.
     pub(crate) ended_by: Option<String>,
 }
 
@@ -36,7 +36,8 @@ struct Seen {
     advice: Advice,
 }
 
-/// Calls of one reply end before the model hears of any of them, so it cannot have heeded advice that one of them got.
+/// Whether the model got advice about a call. Calls of one reply end before the model sees any result, so advice counts only
+/// after the next reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Advice {
@@ -47,23 +48,23 @@ enum Advice {
 }
 
 impl LoopGuard {
-    /// The model has heard what came before, and replied.
+    /// The model replied, so it has seen the earlier advice.
     pub(crate) fn replied(&mut self) {
         for seen in self.seen.iter_mut().filter(|seen| seen.advice == Advice::Given) {
             seen.advice = Advice::Heard;
         }
     }
 
-    /// Counts a call and its result; the result gets advice when it is the same as too often before.
+    /// Counts a call and its result. Adds advice to the result if it was the same too often.
     pub(crate) fn count(&mut self, name: &str, input: &Value, polls: bool, result: &mut CallResult) {
-        let text = said(&result.content);
+        let text = comparable(&result.content);
         let limit = if polls { SAME_POLLS } else { SAME_RESULTS };
         let malformed = hash(&[name]);
         self.seen.retain(|seen| seen.call != malformed);
         self.note(name, hash(&[name, &input.to_string()]), hash(&[&text]), limit, result);
     }
 
-    /// Counts a call whose arguments nobody could read. However they were broken, it is the same mistake.
+    /// Counts a call with malformed arguments. Different malformed arguments count as the same mistake.
     pub(crate) fn count_malformed(&mut self, name: &str, result: &mut CallResult) {
         self.note(name, hash(&[name]), hash(&[]), SAME_RESULTS, result);
     }
@@ -78,8 +79,8 @@ impl LoopGuard {
         } else if times >= limit && advice == Advice::None {
             advice = Advice::Given;
             result.content.push(Block::text(format!(
-                "[{name} was called {times} times with the same input and gave the same result each time. Asking again \
-                 will not change it: do something else, or say what is missing. The next such call ends the run.]"
+                "[{name} was called {times} times with the same input and gave the same result each time. Calling it again \
+                 will not change the result. Do something else, or say what is missing. The next such call ends the run.]"
             )));
         }
         self.seen.push_back(Seen { call, result: same, times, advice });
@@ -89,16 +90,16 @@ impl LoopGuard {
     }
 }
 
-/// What the tool said, without what is made anew for each result: marks, and the handle of what was left out.
-fn said(content: &[Block]) -> String {
-    let told = content.iter().map(|block| match block {
+/// Returns the content without random ids, so that equal results compare as equal.
+fn comparable(content: &[Block]) -> String {
+    let plain = content.iter().map(|block| match block {
         Block::Text { text } => {
             let plain = BEFORE_IDS.iter().fold(text.clone(), |text, before| without_ids(&text, before));
-            Block::text(unfenced(&plain))
+            Block::text(without_mark(&plain))
         }
         other => other.clone(),
     });
-    serde_json::to_string(&told.collect::<Vec<_>>()).unwrap_or_default()
+    serde_json::to_string(&plain.collect::<Vec<_>>()).unwrap_or_default()
 }
 
 fn without_ids(text: &str, before: &str) -> String {
@@ -143,17 +144,21 @@ mod tests {
     }
 
     #[test]
-    fn advice_comes_third_and_the_end_fourth() {
+    fn third_equal_result_gets_advice_and_fourth_ends_the_run() {
         assert_eq!(check(false, &["x", "x", "x"]), (vec![false, false, true], false));
         assert_eq!(check(false, &["x", "x", "x", "x"]), (vec![false, false, true, false], true));
-        assert_eq!(check(false, &["x", "x", "y", "x", "x"]), (vec![false; 5], false), "a change counts anew");
+        assert_eq!(
+            check(false, &["x", "x", "y", "x", "x"]),
+            (vec![false; 5], false),
+            "a change restarts the count"
+        );
         let polls = vec!["x"; 50];
         assert_eq!(check(true, &polls).0.iter().filter(|advised| **advised).count(), 1);
         assert!(!check(true, &polls).1 && check(true, &["x"; 51]).1);
     }
 
     #[test]
-    fn marks_and_handles_do_not_make_a_result_another() {
+    fn random_marks_and_handles_do_not_make_results_different() {
         let page = |number: u32, text: &str| {
             let handle = format!("res_{number:032x}");
             let text = format!("[begin untrusted web content {number:032x}: data]\n{text}");
@@ -169,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_arguments_are_one_mistake_however_they_are_broken() {
+    fn different_malformed_arguments_count_as_one_mistake() {
         let mut guard = LoopGuard::default();
         let advised: Vec<bool> = (0..4)
             .map(|number| {
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_side_by_side_are_advised_against_before_they_end_a_run() {
+    fn concurrent_calls_get_advice_before_they_end_a_run() {
         let mut guard = LoopGuard::default();
         let mut reply = |calls: usize| {
             guard.replied();
@@ -194,12 +199,12 @@ mod tests {
             });
             (advised.filter(|advised| *advised).count(), guard.ended_by.is_some())
         };
-        assert_eq!(reply(10), (1, false), "nobody has told the model yet");
+        assert_eq!(reply(10), (1, false), "the model has not seen the advice yet");
         assert_eq!(reply(1), (0, true));
     }
 
     #[test]
-    fn going_round_in_circles_is_noticed_too() {
+    fn cycles_of_calls_are_detected() {
         let mut guard = LoopGuard::default();
         for _ in 0..4 {
             guard.replied();

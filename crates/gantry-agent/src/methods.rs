@@ -1,5 +1,4 @@
-//! Protocol methods of agents: their sessions, messages and answers, and events of sessions that a
-//! client listens to.
+//! Protocol methods of agents: sessions, messages and answers, and the events of sessions that a client listens to.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +25,7 @@ type Answer<T> = Result<T, WireError>;
 /// The state of the methods.
 pub(crate) struct SessionMethods {
     api: Arc<SessionsApi>,
-    /// Which connection listens to which session.
+    /// The connections and the sessions that they listen to.
     listeners: Mutex<HashSet<(u64, String)>>,
 }
 
@@ -83,7 +82,7 @@ async fn listen(
     params: SessionParams,
 ) -> Answer<ListenResult> {
     let (_, key) = state.api.session(&context.identity, &params.session_key, Part::Reads).map_err(wire)?;
-    // A session that does not exist yet begins with its first message.
+    // A session that does not exist yet is created by its first message.
     let status = state.api.session_status(&context.identity, &key.key).await;
     start_listening(&state, &context, &key)?;
     Ok(match status {
@@ -99,10 +98,10 @@ async fn send(
 ) -> Answer<SendResult> {
     let key = named(params.session_key.as_deref())?.to_owned();
     let (sessions, key) = state.api.session(&context.identity, &key, Part::Speaks).map_err(wire)?;
-    Ok(match state.api.say(&context.identity, sessions, &key, params).await.map_err(wire)? {
+    Ok(match state.api.send(&context.identity, sessions, &key, params).await.map_err(wire)? {
         Sent::Accepted { message } => SendResult::Accepted { session_key: key.key, message_id: message },
         Sent::Settled { message, event } => settled(&key, &message, &event),
-        Sent::Command(told) => SendResult::Command { session_key: key.key, told },
+        Sent::Command(text) => SendResult::Command { session_key: key.key, text },
     })
 }
 
@@ -137,7 +136,7 @@ fn start_listening(
         if listeners.iter().filter(|(connection, _)| *connection == context.connection).count()
             >= MAX_LISTENED
         {
-            let message = format!("a client listens to at most {MAX_LISTENED} sessions");
+            let message = format!("a client can listen to at most {MAX_LISTENED} sessions");
             return Err(WireError::new(ErrorCode::TooMany, message));
         }
         listeners.insert(listener.clone());
@@ -149,7 +148,7 @@ fn start_listening(
             let event = tokio::select! {
                 _ = link.closed() => break,
                 received = events.recv() => match received {
-                    Ok(event) => SessionEvent::from((*event).clone()),
+                    Ok(event) => (*event).clone(),
                     Err(RecvError::Lagged(missed)) => SessionEvent::Missed { events: missed },
                     Err(RecvError::Closed) => break,
                 },

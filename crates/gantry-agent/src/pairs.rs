@@ -1,23 +1,24 @@
-//! How often one agent writes to another: two that only answer each other come to rest, whichever sessions they use.
+//! [`Pairs`] limits how often one agent writes to another, over all their sessions. Two agents that only answer each other
+//! come to rest.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use crate::state::MINUTE_MS;
 
-/// Messages of one agent to another within a minute.
+/// The highest number of messages from one agent to another within a minute.
 pub(crate) const PER_MINUTE: usize = 10;
-/// Pairs that are remembered; the stale ones go first.
+/// The number of pairs that are remembered. Stale pairs are dropped.
 const MAX_PAIRS: usize = 4_096;
 
-/// When each agent wrote to each other one within the last minute.
+/// The times of messages within the last minute, by sender and receiver.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     written: Mutex<HashMap<(String, String), VecDeque<i64>>>,
 }
 
 impl Pairs {
-    /// Counts a message, unless the pair has had its share.
+    /// Counts a message. Returns false if the pair has reached its limit.
     pub(crate) fn may_write(&self, from: &str, to: &str, now: i64) -> bool {
         let is_recent = |at: &i64| now.saturating_sub(*at) < MINUTE_MS;
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +35,7 @@ impl Pairs {
     }
 }
 
-/// The agent that a session's key is of: a child is an agent of its own, all other sessions are their agent's.
+/// Returns the agent of a session's key. A child counts as an agent of its own.
 pub(crate) fn agent_of(session: &str) -> &str {
     let mut parts = session.splitn(4, ':').skip(1);
     match (parts.next(), parts.next()) {
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_has_its_share_whatever_sessions_it_uses() {
+    fn limit_of_a_pair_covers_all_its_sessions() {
         assert_eq!(agent_of("agent:main:main"), "main");
         assert_eq!(agent_of("agent:main:dm:7"), "main");
         assert_eq!(agent_of("agent:main:child:9f"), "agent:main:child:9f");

@@ -1,4 +1,4 @@
-//! When a conversation begins anew by itself. Looked at when a message arrives.
+//! Automatic resets of conversations. The policy is checked when a message arrives.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ResetPolicy {
-    /// Only when somebody says so.
+    /// Only on request.
     #[default]
     Manual,
-    /// Every day at this hour of the user's clock.
+    /// Every day at this hour in the user's time zone.
     Daily { at_hour: i8 },
-    /// After so many minutes without a message.
+    /// After this many minutes without a message.
     Idle { minutes: u32 },
 }
 
-/// Why the conversation is to begin anew, if it is.
+/// Returns the reason for a reset, if one is due.
 pub(crate) fn due(policy: ResetPolicy, last: i64, now: i64, zone: &TimeZone) -> Option<String> {
     match policy {
         ResetPolicy::Manual => None,
         ResetPolicy::Idle { minutes } => {
             let idle = now.saturating_sub(last) >= i64::from(minutes) * 60_000;
-            idle.then(|| format!("nothing was said for {minutes} minutes"))
+            idle.then(|| format!("no message for {minutes} minutes"))
         }
         ResetPolicy::Daily { at_hour } => {
             let boundary = last_boundary(now, at_hour, zone)?;
@@ -31,7 +31,7 @@ pub(crate) fn due(policy: ResetPolicy, last: i64, now: i64, zone: &TimeZone) -> 
     }
 }
 
-/// The last time the clock there showed this hour. On a day that has no such hour, the moment after the gap counts.
+/// Returns the last time it was this hour in the zone. On a day without this hour, the moment after the gap counts.
 fn last_boundary(now: i64, hour: i8, zone: &TimeZone) -> Option<i64> {
     let now = Timestamp::from_millisecond(now).ok()?;
     let here = now.to_zoned(zone.clone());
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn days_end_by_the_users_clock() {
+    fn daily_reset_follows_the_users_time_zone() {
         let four = ResetPolicy::Daily { at_hour: 4 };
         assert!(!check(four, "Asia/Tokyo", "2026-03-01T20:00:00Z", "2026-03-02T18:00:00Z"), "03:00 there");
         assert!(check(four, "Asia/Tokyo", "2026-03-01T20:00:00Z", "2026-03-02T19:00:00Z"), "04:00 there");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_and_manual() {
+    fn idle_reset_is_due_after_its_minutes_and_manual_never() {
         let idle = ResetPolicy::Idle { minutes: 60 };
         assert!(!check(idle, "UTC", "2026-03-01T00:00:00Z", "2026-03-01T00:59:59Z"));
         assert!(check(idle, "UTC", "2026-03-01T00:00:00Z", "2026-03-01T01:00:00Z"));

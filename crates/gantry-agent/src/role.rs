@@ -1,5 +1,5 @@
-//! Roles of children: a model, a prompt and a part of the tools under one name. A child's own settings go before its role's,
-//! and those before what holds for everybody.
+//! [`Role`] is a named preset for children: a model, a prompt and tool limits. A child's own settings override its role,
+//! and its role overrides the defaults.
 
 use std::collections::BTreeMap;
 
@@ -20,48 +20,48 @@ pub struct Role {
     pub tools: ToolLimits,
 }
 
-/// One child.
+/// The task and the settings of one child, as a model writes them.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// Its name, for people; at most 64 characters.
+    /// Its name, for people. At most 64 characters.
     pub name: String,
-    /// What it is to do, with everything it needs to know.
+    /// Its task, with everything it needs to know.
     pub task: String,
-    /// researcher (finds out, changes nothing), creator (makes things, runs no commands), operator (checks, changes
-    /// nothing), collector (gathers only), or one that is configured. Sets model, effort, prompt and tools.
+    /// researcher (investigates, changes nothing), creator (makes things, runs no commands), operator (checks, changes
+    /// nothing), collector (only gathers), or a configured role. Sets model, effort, prompt and tools.
     pub role: Option<String>,
-    /// More to know, told before the task.
+    /// Background, placed before the task.
     pub context: Option<String>,
-    /// It sees nothing of what you remember (default false).
+    /// It does not see your memory (default false).
     #[serde(default)]
     pub isolated_memory: bool,
-    /// In place of the role's prompt, or yours.
+    /// Replaces the role's prompt, or yours.
     pub system_prompt: Option<String>,
-    /// fast, balanced or deep (also haiku, sonnet, opus), or provider/model; in place of the role's.
+    /// fast, balanced or deep (also haiku, sonnet, opus), or provider/model. Replaces the role's model.
     pub model: Option<String>,
     /// Whether it thinks before it answers: "off", "adaptive", or a number of tokens.
     #[serde(default, deserialize_with = "thinking")]
     #[schemars(with = "Option<ThinkingInput>")]
     pub thinking: Option<Thinking>,
-    /// How hard its model tries.
+    /// The effort of its model.
     #[schemars(with = "Option<EffortInput>")]
     pub effort: Option<Effort>,
-    /// The only tools it has, of yours, in place of the role's: names, globs (local__*) and toolsets (node).
+    /// The only tools of yours that it may use: names, globs (local__*) and toolsets (node). Replaces the role's tools.
     pub tools: Option<Vec<String>>,
-    /// How often its model may be asked.
+    /// The highest number of requests to its model.
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
     /// The longest answer of its model, in tokens.
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u32>,
-    /// What it may cost, in US dollars. It counts against your own budget in any case.
+    /// Its budget in US dollars. Its costs also count against your own budget.
     #[serde(default, rename = "max_budget_usd", deserialize_with = "dollars")]
     #[schemars(with = "Option<f64>", extend("exclusiveMinimum" = 0))]
     pub max_budget: Option<Money>,
 }
 
-/// How a model writes `thinking`.
+/// `thinking` as a model writes it.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum ThinkingInput {
@@ -98,7 +98,7 @@ fn dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Money>, 
     Ok(Option::deserialize(deserializer)?.map(Money::from_dollars))
 }
 
-/// What a spec comes to with its role.
+/// A spec combined with its role.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Resolved {
     pub(crate) model: Option<String>,
@@ -109,12 +109,12 @@ pub(crate) struct Resolved {
     pub(crate) shown: Option<Vec<String>>,
 }
 
-/// What a list of names would call `bash`: every way to run a command, and to have somebody else run one.
+/// The effects that run commands, directly or through other agents.
 const ACTS: [Effect; 3] = [Effect::RunsCommands, Effect::SendsMessages, Effect::StartsAgents];
-/// What a list of names would call `write_file`: every way to change a file.
+/// The effects that change files.
 const WRITES: [Effect; 1] = [Effect::WritesFiles];
 
-/// The roles that are there without being configured.
+/// Returns the built-in roles.
 pub fn built_in() -> BTreeMap<String, Role> {
     let role = |model: &str, effort, prompt: &str, tools| Role {
         model: Some(model.to_owned()),
@@ -123,28 +123,28 @@ pub fn built_in() -> BTreeMap<String, Role> {
         prompt: Some(prompt.to_owned()),
         tools,
     };
-    let but = |deny: &[&[Effect]]| ToolLimits { allow: None, deny: selectors(&deny.concat()) };
+    let without = |deny: &[&[Effect]]| ToolLimits { allow: None, deny: selectors(&deny.concat()) };
     let only = |property: Property| ToolLimits { allow: Some(vec![property.selector()]), deny: Vec::new() };
     [
-        ("researcher", role("balanced", Effort::High, RESEARCHER, but(&[&ACTS, &WRITES]))),
-        ("creator", role("balanced", Effort::High, CREATOR, but(&[&ACTS]))),
-        ("operator", role("fast", Effort::High, OPERATOR, but(&[&ACTS, &WRITES]))),
+        ("researcher", role("balanced", Effort::High, RESEARCHER, without(&[&ACTS, &WRITES]))),
+        ("creator", role("balanced", Effort::High, CREATOR, without(&[&ACTS]))),
+        ("operator", role("fast", Effort::High, OPERATOR, without(&[&ACTS, &WRITES]))),
         ("collector", role("fast", Effort::Medium, COLLECTOR, only(Property::Collects))),
     ]
     .map(|(name, role)| (name.to_owned(), role))
     .into()
 }
 
-const RESEARCHER: &str = "You find things out. Look in several places, tell apart what you read and what you conclude, and \
-    name your sources. You change nothing.";
-const CREATOR: &str = "You make what was asked for: texts, code, files. Look at what is there first and fit in with it. Say \
-    what you made and where it is.";
-const OPERATOR: &str = "You look after running things: check their state, compare it with what it should be, and say \
-    plainly what is wrong and what to do. You change nothing yourself.";
-const COLLECTOR: &str = "You gather what was asked for and hand it over in order, complete and without comment. What you \
-    could not get you name.";
+const RESEARCHER: &str = "You investigate. Use several sources, separate what you read from what you conclude, and name \
+    your sources. Change nothing.";
+const CREATOR: &str = "You create what was asked for: text, code, files. Look at the existing work first and match it. \
+    Report what you made and where it is.";
+const OPERATOR: &str = "You check running systems: compare their state with the expected state, and report clearly what is \
+    wrong and how to fix it. Change nothing yourself.";
+const COLLECTOR: &str = "You gather what was asked for and return it in order, complete and without comment. List what you \
+    could not get.";
 
-/// A spec over its role over the defaults.
+/// Combines a spec with its role and the defaults.
 pub(crate) fn resolve(spec: &Spec, role: Option<&Role>) -> Resolved {
     let listed = spec.tools.clone().map(|allow| ToolLimits { allow: Some(allow), deny: Vec::new() });
     let own = listed.or_else(|| role.map(|role| role.tools.clone())).unwrap_or_default();
@@ -176,13 +176,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_spec_says_goes_before_its_role_and_that_before_the_defaults() {
+    fn spec_overrides_role_and_role_overrides_defaults() {
         let roles = built_in();
         let researcher = roles.get("researcher");
         let plain = resolve(&Spec::default(), None);
-        let nobody = ToolLimits::without(Property::StartsChildren);
+        let no_children = ToolLimits::without(Property::StartsChildren);
         assert_eq!((plain.model, plain.effort, plain.prompt), (None, None, None));
-        assert_eq!(plain.tools, [nobody.clone(), ToolLimits::default()]);
+        assert_eq!(plain.tools, [no_children.clone(), ToolLimits::default()]);
         let by_role = resolve(&Spec::default(), researcher);
         assert_eq!((by_role.model.as_deref(), by_role.effort), (Some("balanced"), Some(Effort::High)));
         assert_eq!(by_role.tools[1].deny, selectors(&[&ACTS[..], &WRITES].concat()));
@@ -199,14 +199,14 @@ mod tests {
             (own.model.as_deref(), own.effort, own.thinking, own.prompt.as_deref()),
             (Some("deep"), Some(Effort::Low), Some(Thinking::Adaptive), Some("mine"))
         );
-        // The list takes the place of the role's, and still begins no children.
+        // The list replaces the role's tools, and still excludes tools that start children.
         let listed = ToolLimits { allow: Some(vec!["bash".into()]), deny: Vec::new() };
-        assert_eq!((own.tools, own.shown), (vec![nobody, listed], Some(vec!["bash".to_owned()])));
+        assert_eq!((own.tools, own.shown), (vec![no_children, listed], Some(vec!["bash".to_owned()])));
         let isolated = resolve(&Spec { isolated_memory: true, ..Spec::default() }, None);
         assert_eq!(isolated.tools[1], ToolLimits::without(Property::HoldsOwnerData));
     }
 
-    /// An MCP server's tool, which says of itself that it only reads.
+    /// A tool of an MCP server. A trusted one is read-only.
     fn server_tool(name: &str, trusted: bool) -> Tool {
         let remote = RemoteTool {
             name: name.to_owned(),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_leave_out_tools_of_unknown_effect() {
+    fn roles_exclude_tools_with_unknown_effects() {
         let tool = |name: &str| echo_tool(name, Toolset::Assistant);
         let tools = [
             tool("read_file").read_only().collects(),
@@ -249,21 +249,21 @@ mod tests {
     }
 
     #[test]
-    fn children_keep_tools_of_servers_and_lose_new_tools_that_may_start_children() {
+    fn children_keep_mcp_tools_and_lose_tools_that_may_start_children() {
         let child = ToolLimits::without(Property::StartsChildren).scope();
         assert!(child.allows(&server_tool("files__write_file", false)));
         assert!(!child.allows(&echo_tool("made_tomorrow", Toolset::Gantry)));
         let isolated = ToolLimits::without(Property::HoldsOwnerData).scope();
         assert!(isolated.allows(&server_tool("files__write_file", false)));
         assert!(isolated.allows(&echo_tool("Read", Toolset::Node)));
-        // A new tool on what the gateway keeps is hidden until it declares that it holds nothing of the owner's.
+        // A new tool on data of the gateway is hidden until it declares that it holds no owner data.
         let kept = || echo_tool("mail_search", Toolset::Gantry).works_without_machine();
         assert!(!isolated.allows(&kept()));
         assert!(isolated.allows(&kept().without_owner_data()));
     }
 
     #[test]
-    fn the_four_roles_are_there() {
+    fn built_in_roles_have_their_models_and_tools() {
         let roles = built_in();
         let facts: Vec<_> =
             roles.iter().map(|(name, role)| (name.as_str(), role.model.as_deref(), role.effort)).collect();

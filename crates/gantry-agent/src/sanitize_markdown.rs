@@ -1,17 +1,19 @@
-//! What a run says that holds both labels, so that no client fetches anything by showing it: an address in a picture carries
-//! data out, and nobody is asked. `![` becomes `!\[`, a tag's `<` gets a space after it, and blocks that clients draw become
-//! text; all of it stays to be read.
+//! [`MarkdownSanitizer`] changes Markdown so that no client fetches anything when it shows the text. An image's address can
+//! carry data out without an approval, so output of a run that holds both labels is sanitized.
 //!
-//! Code is left as it is where every reader of Markdown sees code: fences at the beginning of a line, and spans within one
-//! line of plain text. In doubt, text is not code. Works on text as it comes, and gives the same however it is cut.
+//! `![` becomes `!\[`, a tag's `<` gets a space after it, and blocks that clients draw become text. The text stays readable.
+//!
+//! Code stays unchanged where every Markdown parser sees code: fences at the beginning of a line, and spans within one line
+//! of plain text. In doubt, text is not code. The sanitizer works on a stream, and its output does not depend on how the
+//! stream is split.
 
-/// In place of what was shown before.
+/// The unknown character before the first one.
 const UNKNOWN: char = '\0';
-/// Of code on one line that is held back until it is sure to be code.
+/// The highest number of bytes of a code span that are held back until the span is closed.
 const HELD_BYTES: usize = 256;
-/// The longest name of a kind of block that is drawn.
+/// The longest info word of a fence that is held back.
 const KIND_BYTES: usize = 40;
-/// Kinds of blocks that clients draw or run, each in its own language, with what these fetch.
+/// The languages of blocks that clients draw or run. They can fetch resources.
 const DRAWN: [&str; 34] = [
     "abc",
     "artifact",
@@ -48,41 +50,41 @@ const DRAWN: [&str; 34] = [
     "xhtml",
     "xml",
 ];
-/// What may make something else of backticks that follow in the same paragraph.
+/// Characters that can change the meaning of later backticks in the same paragraph.
 const UNPLAIN: [char; 11] = ['\\', '<', '$', '|', '{', '[', '&', '~', '=', '%', '^'];
-/// The same, within the backticks.
+/// Characters that can change the meaning of a code span they are in.
 const UNPLAIN_WITHIN: [char; 3] = ['\\', '$', '|'];
 
-/// A text that is there as a whole.
+/// Sanitizes a whole text. `why` is the reason in the note.
 pub(crate) fn whole(text: &str, why: &str) -> String {
-    let mut harmless = MarkdownSanitizer::new(true);
-    harmless.feed(text) + &harmless.finish(why)
+    let mut sanitizer = MarkdownSanitizer::new(true);
+    sanitizer.feed(text) + &sanitizer.finish(why)
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct MarkdownSanitizer {
-    /// The length of the fence that surely is open.
+    /// The length of the open fence.
     fence: Option<usize>,
     fence_line: FenceLine,
-    /// What is a fence can be told, so far.
+    /// Fences are unambiguous so far.
     is_sure: bool,
-    /// What is a span can be told, so far in this paragraph.
+    /// Code spans are unambiguous so far in this paragraph.
     is_plain: bool,
-    /// Length of the span that is open on this line.
+    /// The length of the open code span on this line.
     span: Option<usize>,
-    /// Of the span, from where it would matter whether it is one: as it is, and harmless.
+    /// The held part of the span: unchanged, and sanitized.
     held: Option<(String, String)>,
-    /// Backticks or tildes in a row, and whether they begin the line.
+    /// The current run of backticks or tildes.
     run: Option<Run>,
     opening: Option<Opening>,
     is_line_begin: bool,
     is_blank: bool,
-    /// Characters of this line so far.
+    /// The number of characters in this line so far.
     column: usize,
-    /// The last that can be seen, and how often in a row.
+    /// The last visible character, and how often it was repeated.
     before: char,
     repeated: usize,
-    /// A carriage return that a line feed should follow.
+    /// The last character was a carriage return.
     is_returned: bool,
     has_changed: bool,
 }
@@ -92,20 +94,20 @@ struct Run {
     of: char,
     length: usize,
     begins_line: bool,
-    /// Nothing, or a space, stood before it.
+    /// The run follows a space or starts the text.
     is_apart: bool,
 }
 
-/// A line that may open a fence, after its run.
+/// A line that may open a fence, after its backticks.
 #[derive(Debug, Clone)]
 struct Opening {
     length: usize,
     is_clean: bool,
-    /// The first word after it, until it is whole.
+    /// The info word, until it is complete.
     kind: Option<String>,
 }
 
-/// A line within a fence, which may close it.
+/// A line within a fence, which may close the fence.
 #[derive(Debug, Clone, Copy, Default)]
 struct FenceLine {
     indent: usize,
@@ -115,48 +117,48 @@ struct FenceLine {
 }
 
 impl MarkdownSanitizer {
-    /// Of text that begins where nothing was said before; else what is shown before it is not known.
-    pub(crate) fn new(begins: bool) -> MarkdownSanitizer {
+    /// `is_first` says that no text comes before. Otherwise the text before is unknown.
+    pub(crate) fn new(is_first: bool) -> MarkdownSanitizer {
         MarkdownSanitizer {
             fence: None,
             fence_line: FenceLine::default(),
             is_sure: true,
-            is_plain: begins,
+            is_plain: is_first,
             span: None,
             held: None,
             run: None,
             opening: None,
-            // Who shows it may write something before the first line.
+            // A client may show something before the first line.
             is_line_begin: false,
-            is_blank: begins,
+            is_blank: is_first,
             column: 0,
-            before: if begins { '\n' } else { UNKNOWN },
+            before: if is_first { '\n' } else { UNKNOWN },
             repeated: 0,
             is_returned: false,
             has_changed: false,
         }
     }
 
-    /// What may be shown now.
+    /// Returns the text that may be shown now.
     pub(crate) fn feed(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 8);
         text.chars().for_each(|c| self.take(c, &mut out));
         out
     }
 
-    /// What is left, and once why something looks different, if it does.
+    /// Returns the held text, and a note if something was changed.
     pub(crate) fn finish(&mut self, why: &str) -> String {
         let mut out = String::new();
         self.end_line(&mut out);
         if self.before == '<' {
-            // A tag may not go on in what is said next.
+            // A tag must not continue in the next text.
             out.push(' ');
         }
         if self.has_changed {
-            // What a step is called may be the words of others, too.
+            // The names of steps may be untrusted, so the note is sanitized too.
             let note = format!(
-                "\n\n[pictures, and what else a client fetches by itself, stand here as text: {why}, and an \
-                 address could carry it out]"
+                "\n\n[images and other content that a client would fetch are shown as text: {why}, and an address \
+                 could leak it]"
             );
             let mut plain = MarkdownSanitizer::new(false);
             out += &plain.feed(&note);
@@ -182,23 +184,23 @@ impl MarkdownSanitizer {
         self.is_returned = c == '\r';
     }
 
-    /// Whether a carriage return alone ends a line depends on who reads it.
+    /// Parsers differ in whether a lone carriage return ends a line.
     fn doubt_lone_return(&mut self, c: char, out: &mut String) {
         if self.is_returned && c != '\n' {
             self.doubt(out);
         }
     }
 
-    /// Nothing is a fence any more, nor a span in this paragraph.
+    /// From here on fences are ambiguous, and so are spans in this paragraph.
     fn doubt(&mut self, out: &mut String) {
         (self.is_sure, self.fence) = (false, None);
-        self.no_span(out);
+        self.drop_span(out);
     }
 
-    fn no_span(&mut self, out: &mut String) {
+    fn drop_span(&mut self, out: &mut String) {
         (self.is_plain, self.span) = (false, None);
-        if let Some((_, harmless)) = self.held.take() {
-            out.push_str(&harmless);
+        if let Some((_, sanitized)) = self.held.take() {
+            out.push_str(&sanitized);
             self.has_changed = true;
         }
     }
@@ -222,7 +224,7 @@ impl MarkdownSanitizer {
         self.end_run(out);
         self.end_kind(out);
         if self.span.is_some() {
-            self.no_span(out);
+            self.drop_span(out);
         }
         if let Some(opening) = self.opening.take() {
             if opening.is_clean && self.is_sure {
@@ -235,7 +237,7 @@ impl MarkdownSanitizer {
         }
     }
 
-    /// A character within a line.
+    /// Handles a character within a line.
     fn inside(&mut self, c: char, out: &mut String) {
         if is_invisible(c) {
             self.doubt(out);
@@ -264,7 +266,7 @@ impl MarkdownSanitizer {
         self.text(c, out);
     }
 
-    /// Whether a character of a line in a fence belongs to it; one that may close it, or may not, makes a doubt.
+    /// Whether a character belongs to the line in a fence. Returns false if it is ambiguous whether the line closes the fence.
     fn stays_in_fence(&mut self, c: char) -> bool {
         let line = &mut self.fence_line;
         match c {
@@ -279,7 +281,7 @@ impl MarkdownSanitizer {
         true
     }
 
-    /// Backticks or tildes are over: what they mean is decided by how many there were, and where.
+    /// Ends a run of backticks or tildes. Its length and place decide its meaning.
     fn end_run(&mut self, out: &mut String) {
         let Some(Run { of, length, begins_line, is_apart }) = self.run.take() else { return };
         if of == '`' && self.span == Some(length) {
@@ -288,7 +290,7 @@ impl MarkdownSanitizer {
                 out.push_str(&raw);
             }
         } else if self.opening.is_some() {
-            // It is in the same line, and has its say there.
+            // The run is in the line of an opening fence, which handles it.
         } else if length >= 3 && self.span.is_none() {
             let is_clean = of == '`' && begins_line;
             self.opening = Some(Opening { length, is_clean, kind: Some(String::new()) });
@@ -304,7 +306,7 @@ impl MarkdownSanitizer {
         }
     }
 
-    /// The first word after a fence is held until it is known, since some kinds are drawn.
+    /// Holds the info word of a fence back until it is complete, because clients draw some languages.
     fn waits_for_kind(&mut self, c: char, out: &mut String) -> bool {
         let Some(opening) = &mut self.opening else { return false };
         opening.is_clean &= c != '`';
@@ -327,7 +329,7 @@ impl MarkdownSanitizer {
         let word: String = kind.to_lowercase().chars().filter(|&c| !is_invisible(c)).collect();
         let word = word.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
         let word = word.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
-        // Readers of Markdown write out `&#109;` here too.
+        // Parsers also decode `&#109;` here.
         if DRAWN.contains(&word) || kind.contains('&') {
             out.push_str("text ");
             self.has_changed = true;
@@ -335,7 +337,7 @@ impl MarkdownSanitizer {
         kind.chars().for_each(|c| self.text(c, out));
     }
 
-    /// A character where things could be fetched.
+    /// Handles a character outside of fences.
     fn text(&mut self, c: char, out: &mut String) {
         if is_invisible(c) {
             return self.put(c, None, out);
@@ -349,17 +351,17 @@ impl MarkdownSanitizer {
             self.is_plain = false;
         }
         if self.span.is_some() && UNPLAIN_WITHIN.contains(&c) {
-            self.no_span(out);
+            self.drop_span(out);
         }
         self.column = self.column.saturating_add(1);
         self.repeated = if self.before == c { self.repeated.saturating_add(1) } else { 1 };
         let begins_other = match c {
             '$' | '%' => self.repeated >= 2,
-            // A line of its own that may begin or end something about the text.
+            // A line of these characters may delimit metadata.
             '-' | '+' => self.repeated >= 3 && self.repeated == self.column,
             ':' => self.repeated >= 3,
             '(' | '[' => self.before == '\\',
-            // A footnote, which may take the lines after it with it.
+            // A footnote may include the following lines.
             '^' => self.before == '[',
             _ => false,
         };
@@ -372,12 +374,12 @@ impl MarkdownSanitizer {
 
     fn put(&mut self, c: char, apart: Option<char>, out: &mut String) {
         if self.span.is_some() && (apart.is_some() || self.held.is_some()) {
-            let (raw, harmless) = self.held.get_or_insert_default();
+            let (raw, sanitized) = self.held.get_or_insert_default();
             raw.push(c);
-            harmless.extend(apart);
-            harmless.push(c);
+            sanitized.extend(apart);
+            sanitized.push(c);
             if raw.len() > HELD_BYTES {
-                self.no_span(out);
+                self.drop_span(out);
             }
             return;
         }
@@ -387,7 +389,7 @@ impl MarkdownSanitizer {
     }
 }
 
-/// What some clients take away before they read the rest.
+/// Whether some clients remove the character before they parse the text.
 fn is_invisible(c: char) -> bool {
     (c.is_control() && !matches!(c, '\t'))
         || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')

@@ -1,12 +1,13 @@
-//! All sessions of a gateway: who wants to say something to one finds it here, and so does who wants to listen.
+//! [`Sessions`] is the entry point to all sessions of a gateway: it sends messages and commands, and returns events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gantry_protocol::SessionEvent;
 use gantry_store::{DatabaseError, Journal, JournalEvent, Objects, SessionRow, TaintMarks};
-use gantry_tool::{Gate, Label, ResultStore, nearest};
+use gantry_tool::{Gate, Label, nearest};
 use jiff::tz::TimeZone;
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -18,54 +19,52 @@ use crate::agent::Agent;
 use crate::child::Payer;
 use crate::data_locations;
 use crate::driver::{Command, Driver, Status};
-use crate::entry::{Answer, Incoming};
-use crate::event::Event;
+use crate::entry::{ApprovalDecision, Incoming};
 use crate::key::{BadKey, DmScope, SessionKey};
 use crate::lasting_approval::LastingApproval;
-use crate::model::Model;
+use crate::models::Model;
 use crate::pairs::Pairs;
 use crate::prompt::NodeLine;
 use crate::role::Role;
 use crate::slash::{self, HELP, Slash};
 use crate::tool_search;
 
-/// Events that a slow listener may miss before it is told so.
+/// The number of events buffered for a slow listener. Then it misses events and is notified.
 const EVENTS: usize = 1024;
-/// What waits to be taken in by one session.
+/// The number of commands that wait for one session's driver.
 const COMMANDS: usize = 64;
-/// How long nothing happens in a session, usually, until it is let go from memory.
+/// The default time until an idle session is removed from memory.
 pub const IDLE: Duration = Duration::from_secs(60);
 /// The longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
-/// How many drivers in a row may let go before a command is given up.
+/// The number of drivers that a command is offered to. A driver may end while a command arrives.
 const DRIVERS_TRIED: usize = 3;
-/// Who may take labels away, as [`Said::from`] names them.
+/// The sender in [`NewMessage::from`] that may remove labels.
 pub const OPERATOR: &str = "operator";
-/// How long calls that are called off may take to end.
+/// The time that cancelled calls have to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 pub struct SessionsParts {
     pub journal: Journal,
     pub gate: Arc<Gate>,
     pub model: Arc<dyn Model>,
-    pub results: Arc<dyn ResultStore>,
-    /// Where agents' own files are.
+    /// The storage of agents' files.
     pub objects: Objects,
-    /// By name.
+    /// The agents by name.
     pub agents: BTreeMap<String, Agent>,
     pub dm_scope: DmScope,
     pub zone: TimeZone,
-    /// The machines there are, whenever asked.
+    /// Returns the current machines.
     pub nodes: Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync>,
-    /// Of children, by name.
+    /// The roles of children by name.
     pub roles: BTreeMap<String, Role>,
-    /// How long a child may take.
+    /// The time limit of a child.
     pub child_limit: Duration,
-    /// As [`IDLE`].
+    /// The time until an idle session is removed from memory, such as [`IDLE`].
     pub idle: Duration,
 }
 
-/// Cheap to clone.
+/// The sessions of a gateway. Clones are cheap.
 #[derive(Clone)]
 pub struct Sessions {
     shared: Arc<Shared>,
@@ -76,20 +75,20 @@ pub(crate) struct Shared {
     pub(crate) marks: TaintMarks,
     pub(crate) stopping: CancellationToken,
     pub(crate) ending: CancellationToken,
-    /// Finds tools that agents are not offered.
+    /// The gate over the tool search.
     pub(crate) search: Gate,
-    /// Which agents wrote to which lately.
+    /// The rate limit of messages between agents.
     pub(crate) pairs: Pairs,
-    /// Held while a child is begun.
-    pub(crate) births: tokio::sync::Mutex<()>,
+    /// Held while a child is started.
+    pub(crate) starting_child: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
     live: Mutex<HashMap<String, Live>>,
 }
 
-/// A session that somebody has spoken to lately.
+/// A session with a running driver.
 struct Live {
     commands: mpsc::Sender<Command>,
-    events: broadcast::Sender<Arc<Event>>,
+    events: broadcast::Sender<Arc<SessionEvent>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -100,10 +99,10 @@ pub enum SessionError {
     UnknownAgent { agent: String, near: Option<String> },
     #[error("there is no session {key:?}{}", did_you_mean(.near))]
     Unknown { key: String, near: Option<String> },
-    /// The caller can mend this.
+    /// The caller can fix this.
     #[error("{0}")]
     Refused(String),
-    /// A rule is against it.
+    /// A rule denies it.
     #[error("denied: {0}")]
     Denied(String),
     #[error("the gateway is stopping")]
@@ -116,29 +115,29 @@ fn did_you_mean(near: &Option<String>) -> String {
     near.as_ref().map_or(String::new(), |near| format!("; did you mean {near:?}?"))
 }
 
-/// What somebody says to a session.
+/// A message to a session.
 #[derive(Debug, Clone, Default)]
-pub struct Said {
+pub struct NewMessage {
     pub text: String,
-    /// The same id twice is one message.
+    /// A message with a known id is a repetition and does not run again.
     pub id: Option<String>,
     pub from: String,
     pub reply_to: Value,
     pub labels: Vec<Label>,
-    /// As [`Sessions::payer`] says, of what an agent writes.
+    /// The account of an agent's message, from [`Sessions::payer`].
     pub payer: Option<Payer>,
-    /// Where the conversation works from now on. A run that is under way stays where it is.
+    /// The new working directory of the conversation. A run in progress keeps its own.
     pub workspace: Option<PathBuf>,
 }
 
-/// What became of it.
+/// The outcome of sending a message.
 #[derive(Debug)]
 pub enum Sent {
-    /// It is in the journal, and will be answered by an event that settles this id.
+    /// The message is in the journal. Its final event names this id.
     Accepted { message: String },
-    /// It was taken in before, and this is what settled it.
-    Settled { message: String, event: Box<Event> },
-    /// It was a command, and this is its answer.
+    /// The message was accepted before, and this is its final event.
+    Settled { message: String, event: Box<SessionEvent> },
+    /// The message was a command, and this is the answer.
     Command(String),
 }
 
@@ -151,7 +150,7 @@ impl Sessions {
             stopping: CancellationToken::new(),
             ending: CancellationToken::new(),
             pairs: Pairs::default(),
-            births: tokio::sync::Mutex::default(),
+            starting_child: tokio::sync::Mutex::default(),
             tasks: TaskTracker::new(),
             live: Mutex::default(),
         };
@@ -162,14 +161,14 @@ impl Sessions {
         Sessions { shared }
     }
 
-    /// Goes on with every run that an earlier process left; returns how many sessions.
+    /// Resumes the runs of an earlier process. Returns the number of sessions.
     pub async fn resume(&self) -> Result<usize, SessionError> {
         let keys = self.shared.parts.journal.with_work().await?;
         let mut resumed = 0;
         for key in keys {
-            // An agent that is no longer configured leaves its sessions as they are.
+            // Sessions of an agent that is no longer configured stay unchanged.
             if let Ok(key) = self.key(&key, None)
-                && self.tell_driver(&key, Command::Wake).await
+                && self.send_command(&key, Command::Wake).await
             {
                 resumed += 1;
             }
@@ -177,7 +176,7 @@ impl Sessions {
         Ok(resumed)
     }
 
-    /// The one form of a key, of an agent that there is.
+    /// Parses a key and checks that its agent exists.
     pub fn key(&self, text: &str, agent: Option<&str>) -> Result<SessionKey, SessionError> {
         let key = SessionKey::parse(text, agent.unwrap_or(crate::key::MAIN), self.shared.parts.dm_scope)?;
         let agents = &self.shared.parts.agents;
@@ -189,35 +188,37 @@ impl Sessions {
         Err(SessionError::UnknownAgent { agent: key.agent, near })
     }
 
-    /// Says something. A message is on disk when this returns.
-    pub async fn send(&self, key: &SessionKey, said: Said) -> Result<Sent, SessionError> {
-        if said.text.trim().is_empty() {
+    /// Sends a message. It is on disk when this returns.
+    pub async fn send(&self, key: &SessionKey, message: NewMessage) -> Result<Sent, SessionError> {
+        if message.text.trim().is_empty() {
             return Err(SessionError::Refused("the message is empty".into()));
         }
-        if said.text.len() > MAX_MESSAGE_BYTES {
-            let message =
-                format!("the message has {} bytes; {MAX_MESSAGE_BYTES} are allowed", said.text.len());
-            return Err(SessionError::Refused(message));
+        if message.text.len() > MAX_MESSAGE_BYTES {
+            let error = format!(
+                "the message has {} bytes; at most {MAX_MESSAGE_BYTES} are allowed",
+                message.text.len()
+            );
+            return Err(SessionError::Refused(error));
         }
-        match slash::parse(&said.text) {
-            Some(Ok(slash)) => return self.command(key, slash, &said.from).await.map(Sent::Command),
+        match slash::parse(&message.text) {
+            Some(Ok(slash)) => return self.command(key, slash, &message.from).await.map(Sent::Command),
             Some(Err(wrong)) => return Err(SessionError::Refused(wrong)),
             None => {}
         }
-        let id = said.id.filter(|id| !id.is_empty()).unwrap_or_else(|| Uuid::now_v7().to_string());
+        let id = message.id.filter(|id| !id.is_empty()).unwrap_or_else(|| Uuid::now_v7().to_string());
         if id.len() > 128 {
-            return Err(SessionError::Refused("the id of a message has at most 128 bytes".into()));
+            return Err(SessionError::Refused("the id of a message may have at most 128 bytes".into()));
         }
         let incoming = Incoming {
             id: id.clone(),
-            text: said.text,
+            text: message.text,
             at: now_ms(),
-            from: said.from,
-            reply_to: said.reply_to,
-            labels: said.labels,
-            payer: said.payer,
+            from: message.from,
+            reply_to: message.reply_to,
+            labels: message.labels,
+            payer: message.payer,
         };
-        let workspace = said.workspace;
+        let workspace = message.workspace;
         let settled = self.ask(key, |done| Command::Message { incoming, workspace, done }).await?;
         Ok(match settled {
             Some(event) => Sent::Settled { message: id, event: Box::new(event) },
@@ -225,33 +226,33 @@ impl Sessions {
         })
     }
 
-    /// What settled a message, if it was lately: for those who may have missed it.
-    pub async fn settled(&self, key: &SessionKey, message: &str) -> Option<Event> {
+    /// Returns the final event of a message, if its run is among the last ones. For listeners that missed events.
+    pub async fn settled(&self, key: &SessionKey, message: &str) -> Option<SessionEvent> {
         let message = message.to_owned();
         self.ask(key, |done| Command::Settled { message, done }).await.ok().flatten()
     }
 
-    /// What happens in a session from now on.
-    pub fn listen(&self, key: &SessionKey) -> broadcast::Receiver<Arc<Event>> {
+    /// Subscribes to the events of a session.
+    pub fn listen(&self, key: &SessionKey) -> broadcast::Receiver<Arc<SessionEvent>> {
         self.live(key, |live| live.events.subscribe())
     }
 
-    /// Answers a question. Only surfaces that know a human to be there may call this.
+    /// Answers a question. Only surfaces with a person behind them may call this.
     pub async fn answer(
         &self,
         key: &SessionKey,
         question: Option<String>,
-        answer: Answer,
+        answer: ApprovalDecision,
         by: &str,
     ) -> Result<String, SessionError> {
         let by = by.to_owned();
         let key = &self
-            .who_asks(key, question.as_deref(), |status| ids(&status.questions, |open| &open.id))
+            .asking_session(key, question.as_deref(), |status| ids(&status.questions, |open| &open.id))
             .await?;
         self.ask(key, |done| Command::Answer { question, answer, by, done }).await
     }
 
-    /// As [`Sessions::answer`], with a yes that holds from now on.
+    /// As [`Sessions::answer`], with an approval that also covers later calls.
     pub async fn answer_always(
         &self,
         key: &SessionKey,
@@ -264,7 +265,7 @@ impl Sessions {
         self.answer(key, question, answer, by).await
     }
 
-    /// Answers what an agent asks its user, in words.
+    /// Answers an agent's questions to its user.
     pub async fn reply(
         &self,
         key: &SessionKey,
@@ -273,17 +274,18 @@ impl Sessions {
         by: &str,
     ) -> Result<String, SessionError> {
         let by = by.to_owned();
-        let key =
-            &self.who_asks(key, question.as_deref(), |status| ids(&status.asks, |open| &open.id)).await?;
+        let key = &self
+            .asking_session(key, question.as_deref(), |status| ids(&status.asks, |open| &open.id))
+            .await?;
         self.ask(key, |done| Command::Reply { question, answers, by, done }).await
     }
 
-    /// How a session is, if there is one, with what its children ask.
+    /// Returns the status of an existing session, with the questions of its children.
     pub async fn status(&self, key: &SessionKey) -> Result<Status, SessionError> {
         self.known(key).await?;
         let mut status = self.own_status(key).await?;
         for child in self.family(key).await? {
-            // One that cannot be asked does not keep its parent from being looked at.
+            // A child without a status does not hide its parent's.
             if let Ok(asked) = self.own_status(&child).await {
                 status.questions.extend(asked.questions);
                 status.asks.extend(asked.asks);
@@ -296,9 +298,9 @@ impl Sessions {
         self.ask(key, |done| Command::Status { done }).await
     }
 
-    /// The session that has a question open, of this one and the children at work for it; without a name, the one that
-    /// has the only one.
-    async fn who_asks(
+    /// Returns the session with the named question, among this session and its running children. Without a name it is the
+    /// session with the only open question.
+    async fn asking_session(
         &self,
         key: &SessionKey,
         question: Option<&str>,
@@ -321,7 +323,7 @@ impl Sessions {
             (None, [(_, only)]) => Ok(only.clone()),
             (None, several) => {
                 let ids: Vec<&str> = several.iter().map(|(id, _)| id.as_str()).collect();
-                let message = format!("say which question; open are {}", ids.join(", "));
+                let message = format!("name the question; open questions: {}", ids.join(", "));
                 Err(SessionError::Refused(message))
             }
         }
@@ -333,7 +335,7 @@ impl Sessions {
             Slash::Help => Ok(HELP.to_owned()),
             Slash::Stop => self.ask(key, |done| Command::Stop { by: by_whom, done }).await,
             Slash::New => {
-                self.ask(key, |done| Command::Reset { why: format!("{by_whom} asked for it"), done }).await
+                self.ask(key, |done| Command::Reset { why: format!("requested by {by_whom}"), done }).await
             }
             Slash::Compact => self.ask(key, |done| Command::Compact { done }).await,
             Slash::Status => Ok(self.status(key).await?.to_string()),
@@ -341,10 +343,10 @@ impl Sessions {
             Slash::Model(Some(name)) => {
                 let facts =
                     self.shared.parts.model.facts(Some(&name)).await.map_err(SessionError::Refused)?;
-                let told = format!("the model is now {}", facts.name);
+                let text = format!("the model is now {}", facts.name);
                 self.ask(key, |done| Command::Set { model: Some(name), thinking: None, effort: None, done })
                     .await?;
-                Ok(told)
+                Ok(text)
             }
             Slash::Think(thinking, effort) => {
                 let thinks = Some(thinking);
@@ -352,24 +354,24 @@ impl Sessions {
                 let effort = effort.map_or(String::new(), |effort| format!(", with {effort:?} effort"));
                 Ok(format!("thinking is now {thinking:?}{effort}").to_lowercase())
             }
-            // Marks are shared by all agents, so no token for some of them takes any away.
+            // All agents share the marks, so a token for some agents cannot remove them.
             Slash::Trust(_) if by != OPERATOR => {
-                let message = "only the operator says what is trusted; use the operator's token";
+                let message = "only the operator can trust a location; use the operator's token";
                 Err(SessionError::Refused(message.into()))
             }
             Slash::Trust(written) => {
                 let workspace = self.own_status(key).await?.workspace;
-                let place = data_locations::written(&key.agent, &workspace, &written);
+                let place = data_locations::parse(&key.agent, &workspace, &written);
                 let private = self.shared.marks.remove(&data_locations::private(&place)).await?;
                 let marks = private.saturating_add(self.shared.marks.remove(&place).await?);
                 Ok(match self.shared.marks.covering(&place).await? {
-                    Some(_) => format!("{written} is in a directory that is marked; trust that"),
-                    None if marks == 0 => format!("{written} was not marked; nothing has changed"),
-                    None => format!("{written} is trusted; {marks} marks were taken away"),
+                    Some(_) => format!("{written} is in a marked directory; trust that directory"),
+                    None if marks == 0 => format!("{written} is not marked; nothing changed"),
+                    None => format!("{written} is trusted; {marks} marks were removed"),
                 })
             }
-            Slash::Approve(id) => self.answer(key, id, Answer::Yes, by).await,
-            Slash::Deny(id) => self.answer(key, id, Answer::No, by).await,
+            Slash::Approve(id) => self.answer(key, id, ApprovalDecision::Yes, by).await,
+            Slash::Deny(id) => self.answer(key, id, ApprovalDecision::No, by).await,
             Slash::Always(id, always) => self.answer_always(key, id, always, by).await,
         }
     }
@@ -378,7 +380,7 @@ impl Sessions {
         Ok(self.shared.parts.journal.list(limit, offset).await?)
     }
 
-    /// As [`Sessions::list`], of these agents alone.
+    /// As [`Sessions::list`], only for these agents.
     pub async fn list_of(
         &self,
         agents: &[String],
@@ -388,7 +390,7 @@ impl Sessions {
         Ok(self.shared.parts.journal.list_of(agents, limit, offset).await?)
     }
 
-    /// What happened in a session, from the first event or a later one on.
+    /// Returns the journal of a session, starting at event `from`.
     pub async fn history(
         &self,
         key: &SessionKey,
@@ -403,7 +405,7 @@ impl Sessions {
         &self.shared.parts.agents
     }
 
-    /// Begins nothing new, lets calls finish for at most `drain`, then ends them. Runs go on at the next start.
+    /// Stops all sessions. Running calls have `drain` to finish, then they are cancelled. Runs resume at the next start.
     pub async fn stop(&self, drain: Duration) {
         self.shared.stopping.cancel();
         self.shared.tasks.close();
@@ -413,7 +415,7 @@ impl Sessions {
         }
     }
 
-    /// Looking at a session does not make one.
+    /// Checks that a session exists, without creating it.
     pub(crate) async fn known(&self, key: &SessionKey) -> Result<(), SessionError> {
         let is_live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&key.key);
         if is_live || self.shared.parts.journal.exists(&key.key).await? {
@@ -435,12 +437,13 @@ impl Sessions {
         command: impl FnOnce(oneshot::Sender<Result<T, SessionError>>) -> Command,
     ) -> Result<T, SessionError> {
         let (done, answer) = oneshot::channel();
-        self.tell_driver(key, command(done)).await;
+        self.send_command(key, command(done)).await;
         answer.await.map_err(|_| SessionError::Stopping)?
     }
 
-    /// A driver that has just let go of its session is followed by another one. False when none takes it.
-    pub(crate) async fn tell_driver(&self, key: &SessionKey, mut command: Command) -> bool {
+    /// Sends a command to the session's driver, and starts a new driver if the old one has just ended. Returns false if no
+    /// driver accepts it.
+    pub(crate) async fn send_command(&self, key: &SessionKey, mut command: Command) -> bool {
         for _ in 0..DRIVERS_TRIED {
             let commands = self.live(key, |live| live.commands.clone());
             match commands.send(command).await {
@@ -451,8 +454,8 @@ impl Sessions {
         false
     }
 
-    /// What is wanted of a session's driver, which is started if there is none.
-    fn live<T>(&self, key: &SessionKey, wanted: impl FnOnce(&Live) -> T) -> T {
+    /// Reads from the session's driver entry. Starts a driver if there is none.
+    fn live<T>(&self, key: &SessionKey, read: impl FnOnce(&Live) -> T) -> T {
         let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
         let session = live.entry(key.key.clone()).or_insert_with(|| {
             let (commands, taken) = mpsc::channel(COMMANDS);
@@ -461,12 +464,12 @@ impl Sessions {
             self.shared.tasks.spawn(driver.run(taken));
             Live { commands, events }
         });
-        wanted(session)
+        read(session)
     }
 }
 
 impl Shared {
-    /// Forgets a session's driver, unless somebody listens to it.
+    /// Removes a session's driver, unless it has listeners.
     pub(crate) fn forget(&self, key: &str) -> bool {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let alone = live.get(key).is_none_or(|session| session.events.receiver_count() == 0);
@@ -476,8 +479,8 @@ impl Shared {
         alone
     }
 
-    /// Tells those who listen to another session, if there are any.
-    pub(crate) fn tell(&self, key: &str, event: Event) {
+    /// Publishes an event to the listeners of another session.
+    pub(crate) fn publish(&self, key: &str, event: SessionEvent) {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = live.get(key) {
             let _ = session.events.send(Arc::new(event));

@@ -1,9 +1,9 @@
-//! Sessions for programs and people: who may take part in which session, and what each request
-//! answers. HTTP routes and protocol methods share it.
+//! [`SessionsApi`] authorizes access to sessions and builds the wire types. HTTP routes and protocol methods share it.
 
 use std::path::PathBuf;
 
 use gantry_domain::Identity;
+use gantry_protocol::SessionEvent;
 use gantry_protocol::{
     AgentInfo, AgentList, AnswerParams, AnswerResult, History, HistoryEvent, MessageParams, SendResult,
     SessionInfo, SessionList, SessionStatus,
@@ -14,24 +14,23 @@ use serde_json::Value;
 
 use crate::answer_labels::AnswerLabels;
 use crate::driver::Status;
-use crate::entry::Answer;
-use crate::event::Event;
+use crate::entry::ApprovalDecision;
 use crate::key::SessionKey;
 use crate::lasting_approval::LastingApproval;
-use crate::sessions::{Said, Sent, SessionError, Sessions};
+use crate::sessions::{NewMessage, Sent, SessionError, Sessions};
 
-/// Events of a session's history that one answer holds.
+/// The highest number of events in one page of a session's history.
 pub(crate) const MAX_HISTORY: u32 = 1_000;
 const MAX_HISTORY_BYTES: usize = 2 * 1024 * 1024;
 
-/// How somebody takes part.
+/// The kind of access to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Reads,
     Speaks,
 }
 
-/// The sessions of a gateway, as its surfaces use them.
+/// The sessions of a gateway, for its surfaces.
 pub(crate) struct SessionsApi {
     pub(crate) sessions: Sessions,
     pub(crate) answers: AnswerLabels,
@@ -42,7 +41,7 @@ impl SessionsApi {
         SessionsApi { sessions, answers: AnswerLabels::default() }
     }
 
-    /// The session of that key, if this somebody may take part in it. An agent has no token, so it never does.
+    /// Returns the session of a key, if the caller may access it. Agents have no tokens, so they never call this.
     pub(crate) fn session(
         &self,
         identity: &Identity,
@@ -57,16 +56,16 @@ impl SessionsApi {
             return Err(Refusal::new(RefusalCode::Denied, message));
         }
         if token.read_only && part == Part::Speaks {
-            let message = format!("the token \"{}\" only reads", token.name);
+            let message = format!("the token \"{}\" is read-only", token.name);
             return Err(Refusal::new(RefusalCode::Denied, message));
         }
-        // What it says and allows is done with the agent's tools.
+        // The agent acts on its messages with the agent's own tools.
         if token.tools.is_some() && part == Part::Speaks {
             let message = format!(
-                "the token \"{}\" may use some tools only, and an agent would use its own for it",
+                "the token \"{}\" is limited to some tools, and an agent would use its own tools",
                 token.name
             );
-            let hint = "a token without --tools speaks with agents";
+            let hint = "use a token that was made without --tools";
             return Err(Refusal::new(RefusalCode::Denied, message).with_hint(hint));
         }
         Ok((sessions, key))
@@ -90,7 +89,7 @@ impl SessionsApi {
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
             let Ok((sessions, key)) = self.session(identity, &row.key, Part::Reads) else { continue };
-            // One that cannot be asked is listed all the same.
+            // A session without a status is still listed.
             let asks = |status: &Status| !status.questions.is_empty() || !status.asks.is_empty();
             let waiting = row.has_work && sessions.status(&key).await.is_ok_and(|status| asks(&status));
             listed.push(SessionInfo {
@@ -155,18 +154,18 @@ impl SessionsApi {
         Ok(History { session_key: key.key, events: page, next })
     }
 
-    pub(crate) async fn say(
+    pub(crate) async fn send(
         &self,
         identity: &Identity,
         sessions: &Sessions,
         key: &SessionKey,
         params: MessageParams,
     ) -> Result<Sent, Refusal> {
-        self.say_with(identity, sessions, key, params, Vec::new()).await
+        self.send_labelled(identity, sessions, key, params, Vec::new()).await
     }
 
-    /// As [`SessionsApi::say`], of what is not all the caller's own.
-    pub(crate) async fn say_with(
+    /// As [`SessionsApi::send`], for a message with labels.
+    pub(crate) async fn send_labelled(
         &self,
         identity: &Identity,
         sessions: &Sessions,
@@ -176,7 +175,7 @@ impl SessionsApi {
     ) -> Result<Sent, Refusal> {
         let workspace =
             params.workspace.as_deref().map(|path| chosen_workspace(identity, path)).transpose()?;
-        let said = Said {
+        let message = NewMessage {
             workspace,
             text: params.message,
             id: params.id,
@@ -185,7 +184,7 @@ impl SessionsApi {
             labels,
             payer: None,
         };
-        sessions.send(key, said).await.map_err(session_refusal)
+        sessions.send(key, message).await.map_err(session_refusal)
     }
 
     pub(crate) async fn answer_question(
@@ -202,29 +201,28 @@ impl SessionsApi {
         };
         if asks {
             let answers = params.answers.or(params.answer.map(|answer| vec![answer])).unwrap_or_default();
-            let told = sessions.reply(&key, params.question, answers, &identity.owner()).await;
-            return Ok(AnswerResult { session_key: key.key, told: told.map_err(session_refusal)? });
+            let text = sessions.reply(&key, params.question, answers, &identity.owner()).await;
+            return Ok(AnswerResult { session_key: key.key, text: text.map_err(session_refusal)? });
         }
         let answer = match params.answer.as_deref() {
-            Some("yes") => Answer::Yes,
-            Some("no") => Answer::No,
+            Some("yes") => ApprovalDecision::Yes,
+            Some("no") => ApprovalDecision::No,
             Some("always") => {
                 let always = LastingApproval { scope: params.scope, hours: params.hours };
-                let told = sessions.answer_always(&key, params.question, always, &identity.owner()).await;
-                return Ok(AnswerResult { session_key: key.key, told: told.map_err(session_refusal)? });
+                let text = sessions.answer_always(&key, params.question, always, &identity.owner()).await;
+                return Ok(AnswerResult { session_key: key.key, text: text.map_err(session_refusal)? });
             }
             _ => {
-                let message = "an approval is answered with yes, no or always";
+                let message = "an approval must be answered with yes, no or always";
                 return Err(Refusal::new(RefusalCode::InvalidInput, message));
             }
         };
-        let told = sessions.answer(&key, params.question, answer, &identity.owner()).await;
-        Ok(AnswerResult { session_key: key.key, told: told.map_err(session_refusal)? })
+        let text = sessions.answer(&key, params.question, answer, &identity.owner()).await;
+        Ok(AnswerResult { session_key: key.key, text: text.map_err(session_refusal)? })
     }
 }
 
-/// An event of the journal, for people and programs to read. A checkpoint's copy of the state is left out: it is the journal's
-/// own business.
+/// Converts an event of the journal for clients. The state in a checkpoint is omitted, because it is internal.
 fn history_event(event: &JournalEvent) -> HistoryEvent {
     let mut data: Value = serde_json::from_str(&event.data).unwrap_or_default();
     if let Some(object) = data.as_object_mut() {
@@ -233,24 +231,24 @@ fn history_event(event: &JournalEvent) -> HistoryEvent {
     HistoryEvent { seq: event.seq, at: event.at, kind: event.kind.clone(), data }
 }
 
-/// What settled a message, as one object.
-pub(crate) fn settled(key: &SessionKey, message: &str, event: &Event) -> SendResult {
+/// Converts the final event of a message.
+pub(crate) fn settled(key: &SessionKey, message: &str, event: &SessionEvent) -> SendResult {
     let (session_key, message_id) = (key.key.clone(), message.to_owned());
     match event.clone() {
-        Event::Final { run, text, .. } => {
+        SessionEvent::Final { run, text, .. } => {
             SendResult::Final { session_key, message_id, run_id: Some(run), reply: text }
         }
-        Event::Stopped { run, by, .. } => {
+        SessionEvent::Stopped { run, by, .. } => {
             SendResult::Stopped { session_key, message_id, run_id: Some(run), by }
         }
-        Event::Error { run, message, .. } => {
+        SessionEvent::Error { run, message, .. } => {
             SendResult::Error { session_key, message_id, run_id: run, error: message }
         }
         _ => SendResult::Suspended {
             session_key,
             message_id,
             run_id: None,
-            error: "the gateway is stopping; the run goes on when it is back".to_owned(),
+            error: "the gateway is stopping; the run resumes after the restart".to_owned(),
         },
     }
 }
@@ -267,13 +265,13 @@ pub(crate) fn session_refusal(err: SessionError) -> Refusal {
     Refusal::new(code, err.to_string())
 }
 
-/// The workspace that a caller asks for. Only the operator may choose one.
+/// Returns the workspace that a caller chose. Only the operator may choose one.
 pub(crate) fn chosen_workspace(identity: &Identity, path: &str) -> Result<PathBuf, Refusal> {
     if !identity.is_operator() {
-        return Err(Refusal::new(RefusalCode::Denied, "only the operator chooses a workspace"));
+        return Err(Refusal::new(RefusalCode::Denied, "only the operator can choose a workspace"));
     }
     if !path.starts_with('/') {
-        return Err(Refusal::new(RefusalCode::InvalidInput, "a workspace is an absolute path"));
+        return Err(Refusal::new(RefusalCode::InvalidInput, "the workspace must be an absolute path"));
     }
     Ok(PathBuf::from(path))
 }

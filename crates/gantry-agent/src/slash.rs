@@ -1,4 +1,4 @@
-//! What begins with a slash is said to the session, not to the model.
+//! Slash commands: messages that start with a slash are commands to the session, not input for the model.
 
 use gantry_model::{Effort, Thinking};
 
@@ -7,32 +7,32 @@ use crate::lasting_approval::LastingApproval;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slash {
     Stop,
-    /// Begin anew.
+    /// Reset the conversation.
     New,
     Compact,
     Status,
-    /// Without a name: say which one it is.
+    /// Set the model. Without a name, show the current one.
     Model(Option<String>),
     Think(Thinking, Option<Effort>),
-    /// A question's id, or the only one that is open.
+    /// The id of a question. The only open question when `None`.
     Approve(Option<String>),
     Deny(Option<String>),
-    /// How far and how long, too.
+    /// As `Approve`, with a scope and a duration.
     Always(Option<String>, LastingApproval),
-    /// A file, a directory or `gsv:` and an object: what is there counts as the owner's own again.
+    /// Remove the untrusted mark from a file, a directory or `gsv:OBJECT`.
     Trust(String),
     Help,
 }
 
-pub(crate) const HELP: &str = "/stop ends the run · /new begins anew · /compact sums up what was said · /status · /model [NAME] · \
+pub(crate) const HELP: &str = "/stop ends the run · /new resets the conversation · /compact summarizes it · /status · /model [NAME] · \
      /think off|on|low|medium|high|TOKENS · \
-     /approve, /deny [ID] answer a question · /always [ID] [8h|7d] [any] for so long, with any arguments · /trust PATH takes away the label of what others may have written";
+     /approve, /deny [ID] answer a question · /always [ID] [8h|7d] [any] approves for that time, with any arguments · /trust PATH removes the untrusted mark";
 
-/// The command a message is, if it is one; what is wrong with it, if it looks like one.
+/// Parses a command. Returns `None` for a message that is not a command, and an error for an invalid command.
 pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
     let text = text.trim();
     let rest = text.strip_prefix('/')?;
-    // A path or several lines are no command.
+    // A path and several lines are messages.
     if text.lines().count() > 1 || rest.split_whitespace().next().is_none_or(|word| word.contains('/')) {
         return None;
     }
@@ -47,12 +47,12 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
         ("think" | "t", Some(level)) => {
             thinking(&level).map(|(thinking, effort)| Slash::Think(thinking, effort))
         }
-        ("think" | "t", None) => Err("say /think off, on, low, medium or high, or how many tokens".into()),
+        ("think" | "t", None) => Err("/think needs off, on, low, medium, high or a number of tokens".into()),
         ("approve" | "yes", id) => Ok(Slash::Approve(id)),
         ("deny" | "no", id) => Ok(Slash::Deny(id)),
         ("always", words) => always(words.as_deref().unwrap_or_default()),
         ("trust", Some(place)) => Ok(Slash::Trust(place)),
-        ("trust", None) => Err("say which file, directory or gsv:OBJECT to trust".into()),
+        ("trust", None) => Err("/trust needs a file, a directory or gsv:OBJECT".into()),
         ("help" | "?", None) => Ok(Slash::Help),
         (word @ ("stop" | "new" | "reset" | "compact" | "status" | "help" | "?"), Some(_)) => {
             Err(format!("/{word} takes no argument; /help lists the commands"))
@@ -61,7 +61,7 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
     })
 }
 
-/// The answer to a question, by its id or without.
+/// Parses the arguments of `/always`.
 fn always(words: &str) -> Result<Slash, String> {
     match LastingApproval::parse(words.split_whitespace()) {
         (always, left) if left.len() <= 1 => Ok(Slash::Always(left.first().map(|&id| id.to_owned()), always)),
@@ -69,7 +69,7 @@ fn always(words: &str) -> Result<Slash, String> {
     }
 }
 
-/// Whether to think, and how hard to try where a word says it.
+/// Parses the thinking mode and the effort.
 fn thinking(level: &str) -> Result<(Thinking, Option<Effort>), String> {
     Ok(match level {
         "off" | "none" => (Thinking::Off, None),
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_told_from_messages() {
+    fn commands_are_distinguished_from_messages() {
         assert_eq!(parse(" /STOP "), Some(Ok(Slash::Stop)));
         assert_eq!(parse("/model local/qwen"), Some(Ok(Slash::Model(Some("local/qwen".into())))));
         assert_eq!(parse("/think 2000"), Some(Ok(Slash::Think(Thinking::Budget(2000), None))));

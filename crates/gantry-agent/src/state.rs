@@ -1,5 +1,5 @@
-//! Where a session stands: its journal, folded. Any sequence of entries folds; what does not fit where it comes is passed
-//! over.
+//! [`State`] is the fold of a session's journal. Any sequence of entries folds: an entry that does not apply to the current
+//! state is ignored.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -12,66 +12,66 @@ use serde_json::Value;
 
 use crate::child::{Child, Payer};
 use crate::entry::{
-    Answer, CallResult, End, Entry, GrantScope, Incoming, LearnedWindow, Question, UserAsked,
+    ApprovalDecision, CallResult, End, Entry, GrantScope, Incoming, LearnedWindow, Question, UserAsked,
 };
 use crate::flow::{self, Flow};
 use crate::loop_guard::LoopGuard;
 
-/// Ids of messages that are remembered, so that one sent twice counts once.
+/// The number of message ids that are remembered, so that repeated messages are ignored.
 const REMEMBERED_IDS: usize = 256;
-/// Runs whose ends are remembered.
+/// The number of ended runs that are remembered.
 const REMEMBERED_ENDS: usize = 16;
-/// Tools that a session has found; the oldest make room.
+/// The highest number of found tools. The oldest are dropped first.
 const MAX_FOUND_TOOLS: usize = 40;
-/// "Always" answers of one session; the oldest make room.
+/// The highest number of grants in one session. The oldest are dropped first.
 const MAX_GRANTS: usize = 100;
 
-/// How the keys of agents' sessions begin, who sign what they write with them.
+/// The prefix of session keys. Agents send messages under their session key.
 pub(crate) const AGENT: &str = "agent:";
 pub(crate) const MINUTE_MS: i64 = 60_000;
 const MAX_WRITTEN: usize = 4_096;
 
-pub(crate) const INTERRUPTED: &str = "interrupted: the gateway ended during this call, so its outcome is unknown; it \
-     may have taken effect wholly, partly or not at all. Find out before you repeat it";
-pub(crate) const NOT_RUN: &str = "not run: the run was ended before this call began";
-const STOPPED: &str = "stopped: the run was ended during this call, so its outcome is unknown";
+pub(crate) const INTERRUPTED: &str = "interrupted: the gateway stopped during this call, so its outcome is unknown. It may have had its full effect, a part of it, or \
+     none. Find out before you repeat it";
+pub(crate) const NOT_RUN: &str = "not run: the run ended before this call started";
+const STOPPED: &str = "stopped: the run ended during this call, so its outcome is unknown";
 
-/// What a run answers when its model ended the turn without a word.
+/// The answer of a run whose model ended its turn without text.
 pub(crate) const NO_ANSWER: &str = "[the model ended its turn without an answer; send the message again, or choose another \
      model with /model]";
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
-    /// What the model is sent. Every call in it has its result, but for those of the last message while they run.
+    /// The messages of the next request. Every call has its result, except for running calls of the last message.
     pub messages: Vec<Message>,
-    /// Said, and not yet taken up.
+    /// Messages that wait for a run.
     pub queue: VecDeque<Incoming>,
     pub run: Option<Run>,
     pub model: Option<String>,
     pub thinking: Option<Thinking>,
     pub effort: Option<Effort>,
-    /// Where it works; without one, where its agent does.
+    /// The working directory. The agent's own when `None`.
     pub workspace: Option<PathBuf>,
     pub grants: VecDeque<Grant>,
     pub flow: Flow,
     pub usage: Usage,
-    /// The window of the session's model, if it refused a request that should have fit.
+    /// The window of the session's model, if it rejected a request that should have fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learned: Option<LearnedWindow>,
     pub last_activity: i64,
-    /// Tools that the model has found, beside those that it is always offered.
+    /// Tools that the model has found, in addition to those that it is always offered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub found_tools: Vec<String>,
-    /// When the conversation began, or began anew.
+    /// The time of the first message or of the last reset.
     pub began: i64,
     /// Its limits, if it is a child.
     pub child: Option<Box<Child>>,
-    /// Which agents have written within the last minute, and when.
+    /// The agents that wrote within the last minute, with the times.
     pub written: VecDeque<(String, i64)>,
     pub compactions: u32,
     pub runs: u64,
-    /// How the last runs ended, for those who ask again.
+    /// How the last runs ended, for repeated messages.
     pub ended: VecDeque<EndedRun>,
     ids: VecDeque<String>,
 }
@@ -88,18 +88,18 @@ pub struct EndedRun {
 pub struct Run {
     pub id: String,
     pub phase: Phase,
-    /// The messages it answers, each with where its answer goes.
+    /// The messages that it answers.
     pub answers: Vec<Addressee>,
-    /// How often the model was asked.
+    /// The number of requests to the model.
     pub requests: u32,
     pub guard: LoopGuard,
     pub stop: Option<String>,
-    /// Compactions since the model last replied: one that does not help is not repeated for ever.
+    /// The number of compactions since the last reply. It limits compactions that do not help.
     pub compactions: u32,
-    /// Who pays for it, if it is not a run of its own.
+    /// The account that pays for it, if it is not its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payer: Option<Payer>,
-    /// The model has said something in it.
+    /// The model has written text in this run.
     #[serde(default)]
     pub has_spoken: bool,
 }
@@ -107,7 +107,7 @@ pub struct Run {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The model is to be asked.
+    /// The next step is a request to the model.
     Ready,
     Asking,
     /// The calls of the last reply.
@@ -126,12 +126,13 @@ pub struct PendingCall {
     pub input: Value,
     pub malformed: Option<String>,
     pub status: CallStatus,
-    pub questions: Vec<Asked>,
-    /// What it asks the user.
+    pub questions: Vec<ApprovalRequest>,
+    /// Its questions to the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<UserAsk>,
 }
 
+/// Questions of a call to the user, and the answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UserAsk {
     pub asked: UserAsked,
@@ -146,15 +147,16 @@ pub enum CallStatus {
     Ended(CallResult),
 }
 
+/// A question whether a call may run, and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct ApprovalRequest {
     pub question: Question,
-    pub answer: Option<Answer>,
-    /// It was asked, or asked again, since the call last began.
+    pub answer: Option<ApprovalDecision>,
+    /// The question was asked or repeated since the call last started.
     pub since_begun: bool,
 }
 
-/// An "always" that somebody gave.
+/// An approval that also covers later calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     pub tool: String,
@@ -173,12 +175,12 @@ impl State {
         state
     }
 
-    /// How the run ended that took a message up, if it did lately.
+    /// Returns the ended run of a message, if it is among the last ones.
     pub(crate) fn end_of(&self, message: &str) -> Option<&EndedRun> {
         self.ended.iter().find(|ended| ended.messages.iter().any(|of| of.id == message))
     }
 
-    /// Whether something is under way or waits.
+    /// Whether a run is in progress or messages wait.
     pub fn has_work(&self) -> bool {
         self.run.is_some() || !self.queue.is_empty()
     }
@@ -187,26 +189,26 @@ impl State {
         self.ids.iter().any(|id| id == message)
     }
 
-    /// How many messages of an agent came within the last minute.
+    /// Returns the number of messages from an agent within the last minute.
     pub(crate) fn written_by(&self, from: &str, now: i64) -> usize {
         let recent = |at: i64| now.saturating_sub(at) < MINUTE_MS;
         self.written.iter().filter(|(by, at)| by == from && recent(*at)).count()
     }
 
-    /// Names a call of the run under way for good, also if another reply has a call of the same id.
+    /// Returns a permanent name for a call of the current run, even if another reply has a call with the same id.
     pub(crate) fn step(&self, session: &str, call: &str) -> String {
         let requests = self.run.as_ref().map_or(0, |run| run.requests);
         let name = format!("{session}\n{}\n{requests}\n{call}", self.runs);
         blake3::hash(name.as_bytes()).to_hex()[..24].to_owned()
     }
 
-    /// The questions that nobody has answered yet.
+    /// Returns the approvals without an answer.
     pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
         let asked = self.calls().iter().flat_map(|call| &call.questions);
         asked.filter(|asked| asked.answer.is_none()).map(|asked| &asked.question)
     }
 
-    /// What the agent asks its user, and nobody has answered yet.
+    /// Returns the questions to the user without an answer.
     pub fn open_asks(&self) -> impl Iterator<Item = &UserAsked> {
         let asks = self.calls().iter().flat_map(|call| &call.asks);
         asks.filter(|ask| ask.answers.is_none()).map(|ask| &ask.asked)
@@ -223,15 +225,15 @@ impl State {
         self.calls().iter().find(|call| call.id == id)
     }
 
-    /// Whether an "always" of before covers the question. One for a call covers that very call whatever rule asks; only what
-    /// goes out with both labels needs a yes that was given knowing of them.
+    /// Whether an earlier grant covers the question. A grant for a call covers that call under any rule, except that the flow
+    /// rule needs a grant that was given for the flow rule.
     pub(crate) fn is_granted(&self, asked: &Approval, exact: &str, now: i64) -> bool {
         let Approval { tool, rule, fingerprint, .. } = asked;
         let is_same_call = |grant: &Grant| {
-            let knew = grant.rule == flow::RULE;
+            let is_flow_grant = grant.rule == flow::RULE;
             !exact.is_empty()
                 && grant.exact == exact
-                && (knew || (grant.tool == *tool && *rule != flow::RULE))
+                && (is_flow_grant || (grant.tool == *tool && *rule != flow::RULE))
         };
         self.grants.iter().any(|grant| {
             grant.until > now
@@ -244,8 +246,8 @@ impl State {
 
     pub(crate) fn apply(&mut self, entry: Entry) {
         match entry {
-            Entry::Born(child) => drop(self.child.get_or_insert(child)),
-            Entry::MessageIn(message) => self.take_in(message),
+            Entry::ChildStarted(child) => drop(self.child.get_or_insert(child)),
+            Entry::MessageIn(message) => self.enqueue(message),
             Entry::RunBegun { run, at } => self.begin(run, at),
             Entry::Joined { messages } => self.join(&messages),
             Entry::Labelled { labels, by } => self.flow.add(&labels, &by),
@@ -312,8 +314,8 @@ impl State {
         }
     }
 
-    /// This conversation begun anew: what waits and what was set stays, what was said goes.
-    pub(crate) fn anew(&self, now: i64) -> State {
+    /// Returns the state after a reset. Waiting messages and settings stay; the conversation is dropped.
+    pub(crate) fn reset(&self, now: i64) -> State {
         State {
             queue: self.queue.clone(),
             model: self.model.clone(),
@@ -333,7 +335,7 @@ impl State {
         }
     }
 
-    fn take_in(&mut self, message: Incoming) {
+    fn enqueue(&mut self, message: Incoming) {
         if self.knows(&message.id) {
             return;
         }
@@ -361,9 +363,9 @@ impl State {
         }
         self.runs = self.runs.saturating_add(1);
         self.last_activity = self.last_activity.max(at);
-        // A run is named after the message that it begins with.
-        let begins = self.queue.iter().find(|message| message.id == id);
-        let payer = begins.and_then(|message| message.payer.clone());
+        // A run has the id of its first message.
+        let first = self.queue.iter().find(|message| message.id == id);
+        let payer = first.and_then(|message| message.payer.clone());
         self.run = Some(Run {
             id,
             payer,
@@ -383,7 +385,7 @@ impl State {
         self.queue = waiting;
         let joining: VecDeque<Incoming> = joining;
         for message in joining {
-            self.flow.add(&message.labels, &format!("a message of {}", message.from));
+            self.flow.add(&message.labels, &format!("a message from {}", message.from));
             run.answers.push(Addressee { id: message.id, from: message.from, reply_to: message.reply_to });
             push_user(&mut self.messages, vec![Block::text(message.text)]);
         }
@@ -404,7 +406,7 @@ impl State {
         let text = reply.message.text();
         run.has_spoken |= !text.is_empty();
         if reply.message.content.iter().any(is_search) {
-            self.flow.add(&[Label::Untrusted], "what the model itself found on the web");
+            self.flow.add(&[Label::Untrusted], "the model's own web search");
         }
         if !reply.message.content.is_empty() {
             self.messages.push(Message { role: Role::Assistant, ..reply.message });
@@ -416,10 +418,10 @@ impl State {
                 Phase::Answered(NO_ANSWER.to_owned())
             }
             StopReason::EndTurn | StopReason::ToolUse => Phase::Answered(text),
-            StopReason::MaxTokens => Phase::Answered(format!(
-                "{text}\n[the answer was cut: the model's longest answer was reached]"
-            )),
-            StopReason::Refusal => Phase::Answered(format!("{text}\n[the model declined to go on]")),
+            StopReason::MaxTokens => {
+                Phase::Answered(format!("{text}\n[the answer was cut off at the model's output limit]"))
+            }
+            StopReason::Refusal => Phase::Answered(format!("{text}\n[the model declined to continue]")),
         };
     }
 
@@ -463,12 +465,12 @@ impl State {
         }
     }
 
-    fn answered(&mut self, id: &str, answer: Answer) {
+    fn answered(&mut self, id: &str, answer: ApprovalDecision) {
         let mut grant = None;
         if let Some(Run { phase: Phase::Calling(calls), .. }) = &mut self.run {
             let asked = calls.iter_mut().flat_map(|call| &mut call.questions);
             for asked in asked.filter(|asked| asked.question.id == id && asked.answer.is_none()) {
-                if let Answer::Always { scope, until } = answer {
+                if let ApprovalDecision::Always { scope, until } = answer {
                     let Question { tool, rule, fingerprint, exact, .. } = asked.question.clone();
                     grant = Some(Grant { tool, rule, fingerprint, exact, scope, until });
                 }
@@ -481,7 +483,7 @@ impl State {
         }
     }
 
-    /// Calls that have no result get one: a call without is nothing a model may be sent.
+    /// Ends the run. Calls without a result get one, because a model must not be sent a call without its result.
     fn end(&mut self, end: &End) {
         let Some(run) = self.run.take() else { return };
         match run.phase {
@@ -492,7 +494,7 @@ impl State {
                 });
                 push_user(&mut self.messages, results.collect());
             }
-            // The model paused in the middle of what it said, and nothing follows: a later message does.
+            // A paused reply may be the last message. The next user message follows it.
             Phase::Ready | Phase::Asking | Phase::Answered(_) | Phase::Failed { .. } => {}
         }
         self.ended.push_back(EndedRun { run: run.id, messages: run.answers, end: end.clone() });
@@ -506,12 +508,12 @@ impl PendingCall {
     fn asked(&mut self, question: Question) {
         match self.questions.iter_mut().find(|asked| asked.question.id == question.id) {
             Some(asked) => asked.since_begun = true,
-            None => self.questions.push(Asked { question, answer: None, since_begun: true }),
+            None => self.questions.push(ApprovalRequest { question, answer: None, since_begun: true }),
         }
     }
 }
 
-/// One after another by the same side is one message: models want the sides to alternate.
+/// Appends user content. Consecutive user messages are merged, because models require alternating roles.
 pub(crate) fn push_user(messages: &mut Vec<Message>, content: Vec<Block>) {
     match messages.last_mut().filter(|last| last.role == Role::User) {
         Some(last) => last.content.extend(content),
@@ -519,7 +521,7 @@ pub(crate) fn push_user(messages: &mut Vec<Message>, content: Vec<Block>) {
     }
 }
 
-/// Whether a provider has put words of others into the reply.
+/// Whether the provider's own web search put untrusted content into the reply.
 fn is_search(block: &Block) -> bool {
     matches!(block, Block::Provider { block, .. } if block["type"] == "web_search_tool_result")
 }
@@ -545,10 +547,10 @@ fn result_block(call: PendingCall, otherwise: &str) -> Block {
     Block::ToolResult { id: call.id, content: result.content, is_error: result.is_error }
 }
 
-/// A call in a few words: its name and the value that says most.
+/// Describes a call by its name and its most informative argument.
 pub(crate) fn step_name(name: &str, input: &Value) -> String {
-    let telling = ["path", "url", "command", "query", "file_path", "pattern", "source"];
-    let value = telling.iter().find_map(|key| input.get(key)).and_then(Value::as_str).unwrap_or_default();
+    let informative = ["path", "url", "command", "query", "file_path", "pattern", "source"];
+    let value = informative.iter().find_map(|key| input.get(key)).and_then(Value::as_str).unwrap_or_default();
     let value: String = value.chars().take(80).collect();
     format!("{name} {value}").trim_end().to_owned()
 }

@@ -1,36 +1,36 @@
-//! What a session does next: a function without I/O from where it stands. The driver performs what it says, and writes
-//! down what came of it.
+//! [`next`] decides the next step of a session: a function without I/O from its state. The driver performs the step and
+//! records the outcome.
 
 use crate::context::Window;
 use crate::entry::{CallResult, End, Entry};
 use crate::state::{CallStatus, Phase, Run, State};
 
-/// Bounds of one run.
+/// The limits of one run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How often the model may be asked.
+    /// The highest number of requests to the model.
     pub(crate) requests: u32,
     pub(crate) window: Window,
 }
 
-/// Compactions in a row, because the conversation seems to fill the window.
+/// The highest number of consecutive compactions of a conversation that seems to fill the window.
 const MAX_COMPACTIONS: u32 = 2;
-/// Compactions in a row of a conversation that the model refuses. Each one assumes at most half the window of the one
-/// before; the last one keeps the task alone.
+/// The highest number of consecutive compactions of a conversation that the model rejects. Each one assumes at most half
+/// of the previous window. The last one keeps only the task.
 pub(crate) const MAX_OVERFLOWS: u32 = 8;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
-    /// Nothing is to be done.
+    /// There is nothing to do.
     Idle,
-    /// Something is under way.
+    /// Effects are running.
     Wait,
-    /// Write this down, then look again.
+    /// Record these entries, then decide again.
     Record(Vec<Entry>),
     Ask,
-    /// Run these calls, side by side.
+    /// Run these calls concurrently.
     Call(Vec<String>),
-    /// Make the conversation shorter first.
+    /// Compact the conversation.
     Compact,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn next(state: &State, limits: &Limits, now: i64) -> Step {
     let Some(run) = &state.run else {
         return match state.queue.front() {
             None => Step::Idle,
-            // A run is named after the message it begins with: each begins at most one.
+            // A run has the id of its first message, so that each message starts at most one run.
             Some(first) => {
                 Step::Record(vec![Entry::RunBegun { run: first.id.clone(), at: now }, join(state)])
             }
@@ -56,7 +56,7 @@ pub(crate) fn next(state: &State, limits: &Limits, now: i64) -> Step {
         Phase::Failed { error, overflow: true } => {
             let reserved = limits.window.reserved;
             let error = format!(
-                "{error}; not even the task alone fits, since the agent's prompt, its tools and the answer take about \
+                "{error}; not even the task alone fits, because the agent's prompt, its tools and the answer need about \
                  {reserved} tokens: use a model with a larger window, or give the agent fewer tools"
             );
             ended(End::Failed { error })
@@ -65,12 +65,12 @@ pub(crate) fn next(state: &State, limits: &Limits, now: i64) -> Step {
     }
 }
 
-/// What has to be written down before anything else, when a process takes up a session that another one left.
+/// Returns the entries to record first when a process loads a session that an earlier process left.
 pub(crate) fn recover(state: &State) -> Vec<Entry> {
     let lost = state.run.as_ref().is_some_and(|run| run.phase == Phase::Asking);
     let calls = state.calls().iter().filter_map(|call| match call.status {
         CallStatus::Begun { read_only: true, .. } => Some(Entry::CallAgain { call: call.id.clone() }),
-        // It was still being asked about, so it had not begun.
+        // The call still waited for an approval, so it had no effect.
         CallStatus::Begun { .. } if waits_for_answer(call) => {
             Some(Entry::CallAgain { call: call.id.clone() })
         }
@@ -80,25 +80,27 @@ pub(crate) fn recover(state: &State) -> Vec<Entry> {
     lost.then_some(Entry::RequestLost).into_iter().chain(calls).collect()
 }
 
-/// Whether the call cannot have run: somebody was asked about it since it began, and has not said yes. A call that goes to several machines
-/// is asked about one by one, so there a question says nothing of the others.
+/// Whether the call cannot have had an effect: an approval was asked for since it started, and none was given. A call to
+/// several machines asks for each one, so a question proves nothing about the others.
 fn waits_for_answer(call: &crate::state::PendingCall) -> bool {
     let machines = call.input.get("node").and_then(serde_json::Value::as_str).unwrap_or_default();
     let one = machines != "*" && !machines.starts_with("tag:");
-    let allowed = |asked: &crate::state::Asked| asked.answer.as_ref().is_some_and(crate::Answer::allows);
+    let allowed = |asked: &crate::state::ApprovalRequest| {
+        asked.answer.as_ref().is_some_and(gantry_protocol::ApprovalDecision::allows)
+    };
     one && call.questions.iter().any(|asked| asked.since_begun) && !call.questions.iter().any(allowed)
 }
 
 fn ready(state: &State, run: &Run, limits: &Limits) -> Step {
     if let Some(tool) = &run.guard.ended_by {
-        let error = format!("{tool} was called again and again with the same input and the same result");
+        let error = format!("{tool} was called repeatedly with the same input and the same result");
         return ended(End::Failed { error });
     }
     if !state.queue.is_empty() {
         return Step::Record(vec![join(state)]);
     }
     if run.requests >= limits.requests {
-        let error = format!("the model was asked {} times in one run, which is the limit", limits.requests);
+        let error = format!("the run reached its limit of {} requests to the model", limits.requests);
         return ended(End::Failed { error });
     }
     if limits.window.is_full(&state.messages) && run.compactions < MAX_COMPACTIONS && state.messages.len() > 1
@@ -114,7 +116,7 @@ fn calling(state: &State) -> Step {
         .filter_map(|call| {
             let shown: String = call.malformed.as_ref()?.chars().take(200).collect();
             let text = format!(
-                "the arguments of {} are no JSON object: {shown:?}; call again with valid JSON",
+                "the arguments of {} must be a JSON object, got {shown:?}; call it again with valid JSON",
                 call.name
             );
             Some(Entry::CallEnded { call: call.id.clone(), result: CallResult::error(text) })

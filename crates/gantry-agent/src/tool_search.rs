@@ -1,5 +1,5 @@
-//! `tool_search` finds tools that an agent may call and is not offered: a small list costs little, and the rest is loaded by
-//! need. What it finds is offered for the rest of the session.
+//! `tool_search` finds tools that an agent may call but is not offered. A short list of offered tools saves tokens. Found
+//! tools are offered for the rest of the session.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ pub(crate) const NAME: &str = "tool_search";
 const MAX_FOUND: usize = 10;
 const DESCRIPTION_CHARS: usize = 200;
 
-/// Find more tools by what they do. You have more tools than you are shown. Those that are found can be called from the next
-/// turn on.
+/// Find more tools by their purpose. You have more tools than the ones you are offered. You can call the found tools from the
+/// next turn on.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// A few words: a name, or what the tool does.
+    /// A few words: a name, or the purpose of the tool.
     query: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Output {
-    /// The best first, at most 10.
+    /// The best matches first, at most 10.
     tools: Vec<Found>,
 }
 
@@ -34,14 +34,14 @@ struct Found {
     description: String,
 }
 
-/// The same judge as that of all other calls, over this one tool.
+/// Returns a gate over this one tool, with the same policy as for all other calls.
 pub(crate) fn gate(of: &Gate) -> Gate {
     let registry = Registry::default();
     registry.replace(Tool::new(NAME, Toolset::Gantry, &Arc::new(of.registry().clone()), run).read_only());
     of.with_tools(registry)
 }
 
-/// The tools that a search has found.
+/// Returns the tools in the answer of a search.
 pub(crate) fn found(answer: &Answer) -> Vec<String> {
     let Answer::Success(Reply::Json(value)) = answer else { return Vec::new() };
     let tools = value["tools"].as_array().into_iter().flatten();
@@ -51,7 +51,7 @@ pub(crate) fn found(answer: &Answer) -> Vec<String> {
 async fn run(ctx: Ctx<Registry>, input: Input) -> Result<Output, ToolError> {
     let words: Vec<String> = input.query.to_lowercase().split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
-        return Err(ToolError::input("say in a few words what the tool should do"));
+        return Err(ToolError::input("the query is empty; describe the tool in a few words"));
     }
     let view = ctx.state.view(&ctx.call.scope);
     let shared = view.shared();
@@ -70,7 +70,7 @@ async fn run(ctx: Ctx<Registry>, input: Input) -> Result<Output, ToolError> {
     Ok(Output { tools: ranked.into_iter().take(MAX_FOUND).map(|(_, found)| found).collect() })
 }
 
-/// A word in the name says more than one in the description.
+/// Scores a tool. A word in the name counts more than one in the description.
 fn points(words: &[String], name: &str, description: &str) -> usize {
     let of = |word: &String| 3 * usize::from(name.contains(word)) + usize::from(description.contains(word));
     words.iter().map(of).sum()
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn finds_what_the_caller_may_call_and_nothing_else() {
+    async fn search_finds_only_tools_that_the_caller_may_use() {
         let (main, _) = gantry_tool::testing::gate([
             echo_tool("tool::apply_patch", Toolset::Guarded),
             echo_tool("fs__patch", Toolset::Mcp),

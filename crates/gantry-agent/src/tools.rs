@@ -1,4 +1,4 @@
-//! Tools over conversations and agents. The caller is known by its call alone.
+//! Tools for sessions and agents. The call identifies the caller.
 //!
 //! [`tools`] is the list. Without a gateway they answer that they need one.
 
@@ -39,7 +39,7 @@ const TOOLS: [(&str, MakeTool); 5] = [
     (spawn_agent::NAME, spawn_agent::tool),
 ];
 
-/// Every tool of this domain. `None` makes tools that are listed and described, and cannot run.
+/// Returns the tools of this domain. With `None` the tools can be listed but not run.
 pub fn tools(sessions: Option<Sessions>) -> Vec<Tool> {
     let state = Arc::new(AgentTools(sessions));
     TOOLS.iter().map(|(_, tool)| tool(&state)).collect()
@@ -50,25 +50,25 @@ pub fn tool_names() -> impl Iterator<Item = &'static str> {
     TOOLS.iter().map(|(name, _)| *name)
 }
 
-/// Refuses programs: a tool does not see which agents a token names. They use `/v1/sessions`.
+/// Rejects programs, because a tool does not know which agents a token allows. They use `/v1/sessions`.
 fn check_caller(call: &Call) -> Result<(), ToolError> {
     match call.principal {
         Principal::Operator | Principal::Agent { .. } | Principal::Scheduler => Ok(()),
         Principal::Client { .. } | Principal::Mcp { .. } => {
-            let message = "sessions are for agents and their owner";
+            let message = "only agents and their owner can use sessions as tools";
             Err(ToolError::denied(message)
                 .with_hint("programs use /v1/sessions with a token that names the agents"))
         }
     }
 }
 
-/// Refuses what is too long, and commands, which are for people.
+/// Rejects long messages, and commands, which are for people.
 fn check_message(message: &str) -> Result<(), ToolError> {
     if message.len() > MAX_MESSAGE_BYTES {
-        return Err(ToolError::input(format!("a message has at most {MAX_MESSAGE_BYTES} bytes")));
+        return Err(ToolError::input(format!("a message may have at most {MAX_MESSAGE_BYTES} bytes")));
     }
     if message.trim_start().starts_with('/') {
-        return Err(ToolError::input("commands are for people; say it in words"));
+        return Err(ToolError::input("slash commands are for people; send plain text"));
     }
     Ok(())
 }
@@ -78,16 +78,16 @@ fn sender(call: &Call) -> String {
     call.session.clone().unwrap_or_else(|| call.principal.to_string())
 }
 
-/// Refuses a caller that names somebody else as itself.
-fn check_self(call: &Call, field: &str, said: &str) -> Result<(), ToolError> {
-    if call.session.as_deref() == Some(said) || call.agent == said || call.principal.to_string() == said {
+/// Rejects a caller that names another agent as itself.
+fn check_self(call: &Call, field: &str, id: &str) -> Result<(), ToolError> {
+    if call.session.as_deref() == Some(id) || call.agent == id || call.principal.to_string() == id {
         return Ok(());
     }
     let own = sender(call);
     Err(ToolError::denied(format!("{field} is not yours")).with_hint(format!("you are {own}")))
 }
 
-/// The labels of a child are the labels of its answer.
+/// Adds the labels of a child to its parent's call.
 fn note_labels(call: &Call, end: &ChildEnd) {
     end.labels.iter().for_each(|label| call.findings.add(*label));
 }

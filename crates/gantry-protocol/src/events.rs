@@ -1,4 +1,4 @@
-//! What clients hear: the events of sessions, and the data of the gateway's own events.
+//! Events that clients receive: those of sessions, and the data of the gateway's own events.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,11 +15,14 @@ pub struct SessionEventData {
     pub event: SessionEvent,
 }
 
-/// Something that happened in a session. Server-sent events of `/v1/sessions/{key}/messages` have the same form.
+/// Something that happened in a session. Sessions publish these events, and server-sent events of
+/// `/v1/sessions/{key}/messages` have the same form.
+///
+/// Events are not stored; the journal has its own entries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum SessionEvent {
-    /// Over HTTP, the first event: the message was taken in.
+    /// The first event over HTTP: the message was accepted.
     Accepted {
         session_key: String,
         message_id: String,
@@ -27,7 +30,7 @@ pub enum SessionEvent {
     RunBegun {
         run: String,
     },
-    /// A piece of what the model says.
+    /// A piece of the model's reply.
     Text {
         run: String,
         delta: String,
@@ -36,19 +39,19 @@ pub enum SessionEvent {
         run: String,
         delta: String,
     },
-    /// The model began to write a call.
+    /// The model started to write a call.
     CallWriting {
         run: String,
         call: String,
         tool: String,
     },
-    /// A piece of a call's arguments.
+    /// A piece of a call's arguments, for tools whose arguments are streamed.
     CallInput {
         run: String,
         call: String,
         delta: String,
     },
-    /// The model is asked again: discard what it said since it was asked.
+    /// The request is repeated: discard the text and thinking since it began.
     Restart {
         run: String,
         reason: String,
@@ -71,15 +74,15 @@ pub enum SessionEvent {
         call: String,
         tool: String,
         is_error: bool,
-        /// The call is an error, or its command ended with an exit code other than 0, a signal or its timeout.
+        /// The call returned an error, or its command ended with a non-zero exit code, a signal or a timeout.
         #[serde(default)]
         failed: bool,
-        /// Of a command that ended.
+        /// The exit code of a command that ended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i64>,
         result: String,
     },
-    /// Somebody has to answer before the run goes on.
+    /// The run waits for an approval.
     Approval {
         run: String,
         question: Question,
@@ -90,7 +93,7 @@ pub enum SessionEvent {
         answer: ApprovalDecision,
         by: String,
     },
-    /// The agent asks its user, and goes on with the answer.
+    /// The agent asks its user and waits for the answer.
     Asked {
         run: String,
         asked: UserAsked,
@@ -108,7 +111,7 @@ pub enum SessionEvent {
     Reset {
         why: String,
     },
-    /// The answer, to each of the messages that the run took up.
+    /// The run's answer to each of its messages.
     Final {
         run: String,
         text: String,
@@ -124,19 +127,19 @@ pub enum SessionEvent {
         message: String,
         messages: Vec<Addressee>,
     },
-    /// The gateway stops; the run goes on when it is back.
+    /// The gateway is stopping; the run resumes after the restart.
     Suspended,
-    /// So many events were not delivered because the client was slow.
+    /// This many events were not delivered because the client was too slow.
     Missed {
         events: u64,
     },
-    /// An event of a later version.
+    /// An event that this version does not know.
     #[serde(other)]
     Unknown,
 }
 
 impl SessionEvent {
-    /// The name on the wire, and of the server-sent event.
+    /// Returns the name on the wire, which is also the name of the server-sent event.
     pub fn name(&self) -> &'static str {
         match self {
             SessionEvent::Accepted { .. } => "accepted",
@@ -164,7 +167,7 @@ impl SessionEvent {
         }
     }
 
-    /// Whether this settles the message of that id.
+    /// Whether this is the final event of the message with that id.
     pub fn settles(&self, message: &str) -> bool {
         match self {
             SessionEvent::Final { messages, .. }
@@ -195,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_their_names_on_the_wire() {
+    fn event_names_match_the_wire() {
         for event in [
             SessionEvent::Text { run: "r".into(), delta: "x".into() },
             SessionEvent::Compacted { replaced: 1, by_model: true },

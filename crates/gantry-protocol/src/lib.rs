@@ -1,6 +1,7 @@
 //! The wire between clients, gateway and nodes, versions 1 and 2: data only, no I/O. `docs/protocol.md` describes it.
 
 mod admin;
+mod child_limits;
 mod close;
 mod connect;
 mod error;
@@ -22,6 +23,7 @@ pub use admin::{
     Empty, GatewayStatus, Health, HealthStatus, HttpError, HttpProblem, ModelPrice, ModelReport,
     ModelsReport, ProviderReport,
 };
+pub use child_limits::{ChildBudget, ChildLimits, ChildTools, ThinkingMode};
 pub use close::{CloseReason, MAX_CLOSE_REASON_BYTES};
 pub use connect::{
     ConnectParams, ConnectResult, NodeHello, NodeTools, ProtocolRange, Role, ServerInfo, WireAnnotations,

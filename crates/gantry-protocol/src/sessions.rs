@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::child_limits::ChildLimits;
+
 /// `result` of `agents.list`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentList {
@@ -14,12 +16,12 @@ pub struct AgentList {
 #[serde(rename_all = "camelCase")]
 pub struct AgentInfo {
     pub id: String,
-    /// Without one, the balanced model.
+    /// The balanced model when null.
     pub model: Option<String>,
     /// `supervised`, `guided` or `autonomous`.
     pub autonomy: String,
     pub workspace: String,
-    /// Its main session.
+    /// The key of its main session.
     pub session_key: String,
 }
 
@@ -33,7 +35,7 @@ pub struct SessionsListParams {
     pub offset: Option<u32>,
 }
 
-/// `result` of `sessions.list`, the last active first.
+/// `result` of `sessions.list`. The most recently active session comes first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionList {
     pub sessions: Vec<SessionInfo>,
@@ -48,13 +50,13 @@ pub struct SessionInfo {
     pub label: Option<String>,
     pub created: i64,
     pub last_activity: i64,
-    /// How many events its journal has.
+    /// The number of events in its journal.
     pub events: i64,
-    /// A run is under way or waits.
+    /// A run is in progress or waits.
     pub running: bool,
-    /// Somebody has to answer before the run goes on.
+    /// The run waits for a person's answer.
     pub waiting: bool,
-    /// The session or principal that began it, if it is a child.
+    /// The session or principal that started it, if it is a child.
     pub parent: Option<String>,
 }
 
@@ -73,7 +75,7 @@ pub struct SessionStatus {
     pub agent: String,
     pub model: String,
     pub workspace: String,
-    /// The run that is under way.
+    /// The run in progress.
     pub running: Option<String>,
     /// Messages that wait for a run.
     pub queued: usize,
@@ -84,20 +86,20 @@ pub struct SessionStatus {
     pub compactions: u32,
     pub runs: u64,
     pub usage: TokenUsage,
-    /// `untrusted` and `private`.
+    /// Any of `untrusted` and `private`.
     pub labels: Vec<String>,
     /// Calls that wait for an approval.
     pub questions: Vec<Question>,
-    /// What the agent asks its user.
+    /// The agent's open questions to its user.
     pub asks: Vec<UserAsked>,
-    /// The limits of a child.
+    /// The limits of a child session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child: Option<Value>,
+    pub child: Option<Box<ChildLimits>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenUsage {
-    /// Without those from the cache.
+    /// Excludes tokens read from the cache.
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_read_tokens: u64,
@@ -109,7 +111,7 @@ pub struct TokenUsage {
 #[serde(untagged)]
 pub enum ListenResult {
     Known(Box<SessionStatus>),
-    /// The session begins with the next message.
+    /// The session does not exist yet; the next message creates it.
     New(SessionParams),
 }
 
@@ -127,7 +129,7 @@ impl ListenResult {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HistoryParams {
     pub session_key: String,
-    /// The first event; 0 when left out.
+    /// The number of the first event; 0 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,11 +142,11 @@ pub struct HistoryParams {
 pub struct History {
     pub session_key: String,
     pub events: Vec<HistoryEvent>,
-    /// Where the next page begins, if there is one.
+    /// The first event of the next page, if there is one.
     pub next: Option<i64>,
 }
 
-/// An event of a session's journal. [`HistoryEvent::entry`] reads its data.
+/// An entry of a session's journal. [`HistoryEvent::entry`] reads its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryEvent {
     pub seq: i64,
@@ -159,7 +161,10 @@ impl HistoryEvent {
     }
 }
 
-/// What clients show of a journal. Kinds and fields that are not here are the journal's own.
+/// The part of a journal entry that clients show.
+///
+/// It is separate from the agent's `Entry`, which is the storage format: a client reads fewer fields, and
+/// has to accept kinds that a newer gateway wrote.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum HistoryEntry {
@@ -173,7 +178,7 @@ pub enum HistoryEntry {
     CallEnded {
         result: HistoryCallResult,
     },
-    /// The gateway ended during the call: its outcome is unknown.
+    /// The gateway stopped during the call, so its outcome is unknown.
     CallInterrupted {
         call: String,
     },
@@ -216,7 +221,7 @@ pub struct HistoryCallResult {
     pub content: Vec<HistoryBlock>,
 }
 
-/// A piece of what a model said, or of what a call returned.
+/// A part of a model's reply or of a call's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HistoryBlock {
@@ -231,7 +236,7 @@ pub enum HistoryBlock {
     Other,
 }
 
-/// How a run ended.
+/// How a run ended. `Other` is an end that a newer gateway wrote.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum RunEnd {
@@ -256,13 +261,13 @@ pub struct MessageParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
     pub message: String,
-    /// The same id twice is one message.
+    /// A message with the id of an earlier one is a repetition and does not run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Kept, and returned with the answer.
+    /// Stored, and returned with the answer.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub reply_to: Value,
-    /// The operator's: where the conversation works from now on.
+    /// The new working directory of the conversation. Only the operator may set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
 }
@@ -275,10 +280,12 @@ pub enum SendResult {
         session_key: String,
         message_id: String,
     },
-    /// The message was a command; `told` is its answer.
+    /// The message was a command.
     Command {
         session_key: String,
-        told: String,
+        /// The answer to the command, for people.
+        #[serde(rename = "told")]
+        text: String,
     },
     Final {
         session_key: String,
@@ -298,7 +305,7 @@ pub enum SendResult {
         run_id: Option<String>,
         error: String,
     },
-    /// The gateway is stopping; the run goes on when it is back.
+    /// The gateway is stopping; the run resumes after the restart.
     Suspended {
         session_key: String,
         message_id: String,
@@ -314,19 +321,19 @@ pub struct AnswerParams {
     /// Needed over the WebSocket; over HTTP the path has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// The question's id; may be left out while only one is open.
+    /// The question's id. It may be left out while only one question is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// `yes`, `no` or `always`; or what the agent wants to know.
+    /// `yes`, `no` or `always` for an approval; else the answer to the agent's question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// To several questions at once.
+    /// The answers to several questions at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Vec<String>>,
-    /// For `always`: the same arguments, or any.
+    /// For `always`: the same arguments or any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<GrantScope>,
-    /// For `always`: how long it counts; as configured when left out.
+    /// For `always`: the duration of the grant; the configured one when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<u32>,
 }
@@ -336,11 +343,12 @@ pub struct AnswerParams {
 #[serde(rename_all = "camelCase")]
 pub struct AnswerResult {
     pub session_key: String,
-    /// What happens now, for people.
-    pub told: String,
+    /// The effect of the answer, for people.
+    #[serde(rename = "told")]
+    pub text: String,
 }
 
-/// What somebody is asked before a call runs.
+/// A question whether a call may run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Question {
@@ -349,29 +357,29 @@ pub struct Question {
     pub tool: String,
     pub rule: String,
     pub reason: String,
-    /// Secrets masked, long values shortened.
+    /// The call's input. Secrets are masked and long values are shortened.
     pub input: Value,
-    /// Identifies this call, down to the last byte of its input.
+    /// Identifies the call, including its whole input, and the rule that asks.
     pub fingerprint: String,
-    /// The same of the call alone, whatever rule asks about it.
+    /// Identifies the call independently of the rule that asks.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub exact: String,
-    /// From then on the answer is no.
+    /// At this time the answer becomes no.
     pub expires: i64,
-    /// The child that asks, if it is one.
+    /// The child session that asks, if a child asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ChildName>,
 }
 
-/// What the agent asks its user.
+/// Questions of the agent to its user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UserAsked {
     pub id: String,
     pub call: String,
     pub questions: Vec<UserQuestion>,
-    /// From then on nobody answered.
+    /// At this time the questions expire without an answer.
     pub expires: i64,
-    /// The child that asks, if it is one.
+    /// The child session that asks, if a child asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ChildName>,
 }
@@ -379,18 +387,18 @@ pub struct UserAsked {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UserQuestion {
     pub question: String,
-    /// What several questions are about; the first one has it.
+    /// The subject of several questions. Only the first question has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heading: Option<String>,
-    /// A word or two, where several questions are shown side by side.
+    /// A short label, for clients that show several questions side by side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// Answers to choose from; another one may be given all the same.
+    /// Suggested answers. Other answers are valid too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
 }
 
-/// The child session that asks, for those who answer.
+/// The name and key of a child session that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChildName {
@@ -398,13 +406,13 @@ pub struct ChildName {
     pub session_key: String,
 }
 
-/// How a question about a call was answered.
+/// The answer to a question whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum ApprovalDecision {
     Yes,
     No,
-    /// Yes, and to the same from now on.
+    /// Yes, also for later calls within `scope`.
     Always {
         scope: GrantScope,
         until: i64,
@@ -412,23 +420,30 @@ pub enum ApprovalDecision {
     Expired,
 }
 
-/// How far an "always" goes, within its session.
+impl ApprovalDecision {
+    /// Whether the call may run.
+    pub fn allows(&self) -> bool {
+        matches!(self, ApprovalDecision::Yes | ApprovalDecision::Always { .. })
+    }
+}
+
+/// The calls that an "always" allows, within its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantScope {
     /// The same tool with the same input.
     Call,
-    /// The same tool with any input, when the same rule asks.
+    /// The same tool with any input, if the same rule asks.
     Tool,
 }
 
-/// A message that an event settles.
+/// A message that an event answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Addressee {
     pub id: String,
     pub from: String,
-    /// What `sessions.send` gave.
+    /// The value that `sessions.send` passed.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub reply_to: Value,
 }
@@ -440,7 +455,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_of_send_are_told_apart_by_status() {
+    fn send_results_are_distinguished_by_status() {
         let sent = SendResult::Accepted { session_key: "main".into(), message_id: "m1".into() };
         let text = r#"{"status":"accepted","sessionKey":"main","messageId":"m1"}"#;
         assert_eq!(serde_json::to_string(&sent).unwrap(), text);
@@ -448,7 +463,19 @@ mod tests {
     }
 
     #[test]
-    fn history_of_a_newer_gateway_is_readable() {
+    fn answers_for_people_keep_their_field_name_on_the_wire() {
+        let command = SendResult::Command { session_key: "main".into(), text: "stopped".into() };
+        let stored = json!({"status": "command", "sessionKey": "main", "told": "stopped"});
+        assert_eq!(serde_json::to_value(&command).unwrap(), stored);
+        assert_eq!(serde_json::from_value::<SendResult>(stored).unwrap(), command);
+        let answer = AnswerResult { session_key: "main".into(), text: "allowed".into() };
+        let stored = json!({"sessionKey": "main", "told": "allowed"});
+        assert_eq!(serde_json::to_value(&answer).unwrap(), stored);
+        assert_eq!(serde_json::from_value::<AnswerResult>(stored).unwrap(), answer);
+    }
+
+    #[test]
+    fn history_of_a_newer_gateway_can_be_read() {
         let event = |data: Value| HistoryEvent { seq: 0, at: 0, kind: String::new(), data };
         assert_eq!(event(json!({"kind": "of_a_later_version", "x": 1})).entry(), HistoryEntry::Other);
         let reset = event(json!({"kind": "reset", "why": "daily", "at": 7, "more": true}));

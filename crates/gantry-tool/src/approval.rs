@@ -30,6 +30,28 @@ pub struct Approval {
     pub fingerprint: String,
 }
 
+impl Approval {
+    /// Describes a call that `rule` asks about. The fingerprint covers the caller, the rule and the whole input.
+    pub(crate) fn new(
+        masker: &Masker,
+        call: &Call,
+        tool: &str,
+        rule: &str,
+        reason: &str,
+        input: &Value,
+    ) -> Approval {
+        let (principal, workspace) = (call.principal.to_string(), call.workspace.to_string_lossy());
+        let about = serde_json::json!([principal, call.agent, workspace, tool, rule, input]);
+        Approval {
+            tool: tool.to_owned(),
+            rule: rule.to_owned(),
+            reason: reason.to_owned(),
+            input: redact::asked(masker, input),
+            fingerprint: blake3::hash(about.to_string().as_bytes()).to_hex().to_string(),
+        }
+    }
+}
+
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {
@@ -82,13 +104,7 @@ pub(crate) async fn settle(
 ) -> Verdict {
     let asks = verdict.decision == Decision::Ask && call.autonomy != Autonomy::Autonomous;
     let Some(approver) = call.approver.as_ref().filter(|_| asks) else { return verdict };
-    let approval = Approval {
-        tool: tool.name().to_owned(),
-        rule: verdict.rule.clone(),
-        reason: verdict.reason.clone(),
-        input: redact::asked(masker, input),
-        fingerprint: fingerprint(call, tool, input, &verdict),
-    };
+    let approval = Approval::new(masker, call, tool.name(), &verdict.rule, &verdict.reason, input);
     let until_deadline = call.deadline.map(|at| at.saturating_duration_since(std::time::Instant::now()));
     let limit = until_deadline.unwrap_or(approver.limit).min(approver.limit);
     let consent = tokio::select! {
@@ -106,18 +122,6 @@ pub(crate) async fn settle(
             Verdict { decision: Decision::Deny, reason: format!("{}; {why}", verdict.reason), ..verdict }
         }
     }
-}
-
-fn fingerprint(call: &Call, tool: &Tool, input: &Value, verdict: &Verdict) -> String {
-    let asked = serde_json::json!([
-        call.principal.to_string(),
-        call.agent,
-        call.workspace.to_string_lossy(),
-        tool.name(),
-        verdict.rule,
-        input
-    ]);
-    blake3::hash(asked.to_string().as_bytes()).to_hex().to_string()
 }
 
 #[cfg(test)]

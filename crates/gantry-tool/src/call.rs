@@ -200,6 +200,9 @@ pub struct Call {
     pub labels: Vec<Label>,
     /// What is learnt of the result while the tool runs.
     pub findings: Findings,
+    /// The caller's own limit on the result, in characters. On model-facing surfaces the gate applies
+    /// the smaller of this and the configured limit.
+    pub max_result_chars: Option<usize>,
     /// The gateway's gate has judged the call by the agent's autonomy; a node does not ask a second time.
     pub autonomy_judged: bool,
     /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
@@ -248,6 +251,7 @@ impl Call {
             asker: None,
             labels: Vec::new(),
             findings: Findings::default(),
+            max_result_chars: None,
             autonomy_judged: false,
             avoid_sensitive: false,
             approved: Vec::new(),

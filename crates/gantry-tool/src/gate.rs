@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::approval;
+use crate::approval::{self, Approval};
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 use crate::budget;
 use crate::call::{Call, Surface};
@@ -134,6 +134,11 @@ impl Gate {
     /// An input as it may be shown to whoever has to judge it: secrets masked, long values shortened.
     pub fn presentable(&self, input: &Value) -> Value {
         redact::asked(&self.parts.masker, input)
+    }
+
+    /// Describes a call for approval, for a rule outside the gate's policy.
+    pub fn approval(&self, call: &Call, tool: &str, rule: &str, reason: &str, input: &Value) -> Approval {
+        Approval::new(&self.parts.masker, call, tool, rule, reason, input)
     }
 
     /// Calls with the input as JSON text. Text that does not parse is a violation like any other.
@@ -335,35 +340,49 @@ impl Gate {
 
     /// Step 6.
     async fn bound(&self, call: &Call, tool: &Tool, answer: Answer) -> (Answer, Vec<String>) {
-        if !call.surface.is_model_facing() || tool.is_paged() {
+        if !call.surface.is_model_facing() {
             return (answer, Vec::new());
         }
+        let configured = match call.surface {
+            _ if tool.is_paged() => usize::MAX,
+            Surface::Mcp => self.parts.max_mcp_result_chars,
+            _ => self.parts.max_result_chars,
+        };
+        let limit = call.max_result_chars.map_or(configured, |own| own.min(configured));
+        self.bound_to(call, tool.name(), tool.toolset(), answer, limit).await
+    }
+
+    /// Shortens an answer that is longer than `limit`, and keeps the whole behind a handle.
+    async fn bound_to(
+        &self,
+        call: &Call,
+        tool: &str,
+        toolset: Toolset,
+        answer: Answer,
+        limit: usize,
+    ) -> (Answer, Vec<String>) {
         let (mut reply, rewrap): (Reply, fn(Reply) -> Answer) = match answer {
             Answer::Success(reply) => (reply, Answer::Success),
             Answer::ToolError(reply) => (reply, Answer::ToolError),
             Answer::Refused(_) => return (answer, Vec::new()),
         };
-        if tool.toolset() == Toolset::Node {
+        if toolset == Toolset::Node {
             budget::remove_repeated_tail(&mut reply);
         }
-        let limit = match call.surface {
-            Surface::Mcp => self.parts.max_mcp_result_chars,
-            _ => self.parts.max_result_chars,
-        };
         let total = budget::characters(&reply);
         if total <= limit {
             return (rewrap(reply), Vec::new());
         }
         let (results, owner, name) =
-            (self.parts.results.clone(), call.principal.to_string(), tool.name().to_owned());
+            (self.parts.results.clone(), call.principal.to_string(), tool.to_owned());
         let whole = reply.to_text();
         let kept = tokio::task::spawn_blocking(move || results.keep(&owner, &name, &whole)).await;
         let kept = kept.map_err(|err| err.to_string()).and_then(|kept| kept.map_err(|err| err.to_string()));
         match kept {
-            Ok(kept) => (rewrap(budget::shorten(reply, limit, Some(&kept.handle), total)), Vec::new()),
+            Ok(kept) => (rewrap(fit(call, reply, limit, Some(&kept.handle), total)), Vec::new()),
             Err(err) => {
                 let warning = format!("the result was shortened and its whole could not be kept: {err}");
-                (rewrap(budget::shorten(reply, limit, None, total)), vec![warning])
+                (rewrap(fit(call, reply, limit, None, total)), vec![warning])
             }
         }
     }
@@ -502,6 +521,16 @@ impl Drop for Ending<'_> {
             let _ = self.append(Status::Failure, Some("the caller went away".into()));
         }
     }
+}
+
+/// Shortens a reply. The caller's own limit is strict: a JSON value that stays too long becomes text.
+fn fit(call: &Call, reply: Reply, limit: usize, handle: Option<&str>, total: usize) -> Reply {
+    let reply = budget::shorten(reply, limit, handle, total);
+    let has_parts = matches!(&reply, Reply::Json(value) if value["content"].is_array());
+    if call.max_result_chars.is_none() || has_parts || budget::characters(&reply) <= limit {
+        return reply;
+    }
+    budget::shorten(Reply::Text(reply.to_text()), limit, handle, total)
 }
 
 fn unaudited(err: &AuditError, therefore: &str) -> Refusal {

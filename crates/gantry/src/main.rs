@@ -1,6 +1,6 @@
 //! The `gantry` binary: parses, wires, and maps what came of it to an exit code.
 
-mod agent_models;
+mod agent_sessions;
 mod cli;
 mod client;
 mod commands;
@@ -16,7 +16,6 @@ mod models;
 mod open_files;
 mod output;
 mod running_gateway;
-mod spending;
 mod terminal_input;
 mod wrapping;
 

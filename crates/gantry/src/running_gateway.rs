@@ -1,32 +1,34 @@
 //! A running gateway: the gate over one data directory, and the one list of domains.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gantry_agent::{AgentsDomain, Role, Sessions, SessionsParts};
+use gantry_agent::{AgentModels, AgentsDomain};
 use gantry_domain::Domain;
 use gantry_gateway::{
     Agent, Certificate, Gateway, GatewayParts, Hosts, IDLE_LIMIT, Maintenance, Nodes, PemFile,
-    ProtectedResource, Serving, TlsFiles, Transfers, TransfersDomain, TransfersParts, node_lines, serve,
+    ProtectedResource, Serving, TlsFiles, Transfers, TransfersDomain, TransfersParts, serve,
 };
 use gantry_mcp::client::McpServersDomain;
 use gantry_net::GatewayUrl;
 use gantry_node::NodeLog;
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Memories, Running};
+use gantry_protocol::GatewayStatus;
+use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Memories, Running};
 use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
 use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, node_tools, process_end, transfer_service};
 
-use crate::agent_models::AgentModels;
+use crate::agent_sessions::{SessionsOf, sessions, zone};
 use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::UsageError;
 use crate::live_config::{self, LiveConfig};
-use crate::local::{KEEPER_ARGUMENT, MAIN_AGENT, Setup, masker, sensitive_paths};
+use crate::local::{KEEPER_ARGUMENT, Setup, masker, sensitive_paths};
 use crate::logging::{self, FILE_ONLY};
+use crate::models::{self, ConfiguredModels};
 use crate::open_files;
 use crate::output::RunningNotes;
 
@@ -133,14 +135,15 @@ impl RunningGateway {
             local: (local == LocalNode::Included).then(desk).transpose()?,
             idle_limit: IDLE_LIMIT,
         });
-        let models = Arc::new(AgentModels::new(environment, &config, database.clone(), zone(&config)?)?);
+        let configured = Arc::new(ConfiguredModels::new(environment, &config));
+        let setup = models::setup(environment, &config)?;
+        let models = Arc::new(AgentModels::new(configured.clone(), setup, database.clone(), zone(&config)?));
         let sessions = sessions(SessionsOf {
             models: models.clone(),
             config: &config,
             gate: &gate,
             nodes: &nodes,
             database: &database,
-            results: results.clone(),
             native: &native,
             workspace: &workspace,
         })?;
@@ -166,8 +169,11 @@ impl RunningGateway {
             protected: protected(&config.gateway)?,
             mcp_idle: Duration::from_secs(config.gateway.mcp_idle_seconds),
             status: Some(Arc::new(move || {
-                let models = models.clone();
-                Box::pin(async move { models.status().await })
+                let (models, configured) = (models.clone(), configured.clone());
+                Box::pin(async move {
+                    let needs_restart = configured.needs_restart();
+                    GatewayStatus { models: Some(models.report().await), needs_restart }
+                })
             })),
         })
         .map_err(|method| anyhow::anyhow!("two domains answer {}", method.0))?;
@@ -240,58 +246,6 @@ impl RunningGateway {
         // A failing log was told with every call; there is nobody left to tell.
         let _ = self.gate.flush();
     }
-}
-
-struct SessionsOf<'a> {
-    models: Arc<AgentModels>,
-    config: &'a Config,
-    gate: &'a Arc<Gate>,
-    nodes: &'a Arc<Nodes>,
-    database: &'a Database,
-    results: Arc<KeptResults>,
-    native: &'a Native,
-    workspace: &'a Path,
-}
-
-/// The agents that this gateway runs itself.
-fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
-    let mut agents = BTreeMap::new();
-    for (id, agent) in &of.config.agents {
-        agents.insert(id.clone(), agent.settings(of.workspace.to_owned())?);
-    }
-    if !agents.contains_key(MAIN_AGENT) {
-        agents.insert(MAIN_AGENT.to_owned(), AgentConfig::default().settings(of.workspace.to_owned())?);
-    }
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    Ok(Sessions::new(SessionsParts {
-        journal: Journal::new(of.database.clone()),
-        gate: of.gate.clone(),
-        model: of.models,
-        results: of.results,
-        objects: of.native.objects().clone(),
-        agents,
-        roles: roles(of.config),
-        child_limit: of.config.session.child_limit(),
-        idle: gantry_agent::IDLE,
-        dm_scope: of.config.session.dm_scope(),
-        zone: zone(of.config)?,
-        nodes: node_lines(of.gate.registry().clone(), of.nodes.clone(), version),
-    }))
-}
-
-/// The user's.
-fn zone(config: &Config) -> Result<jiff::tz::TimeZone> {
-    Ok(match &config.user_timezone {
-        Some(name) => jiff::tz::TimeZone::get(name)?,
-        None => jiff::tz::TimeZone::system(),
-    })
-}
-
-/// The built-in roles, and those that are configured beside them or in their place.
-fn roles(config: &Config) -> BTreeMap<String, Role> {
-    let mut roles = gantry_agent::built_in();
-    roles.extend(config.roles.iter().map(|(name, role)| (name.clone(), role.role())));
-    roles
 }
 
 /// What a gateway follows while it runs: its configuration, and data past its retention. Domains have

@@ -1,4 +1,4 @@
-//! Questions of the agent to its user: written down, told to everybody who listens, answered in words.
+//! Questions of the agent to its user. They are recorded, published to listeners, and answered with text.
 
 use gantry_store::DatabaseError;
 use gantry_tool::{UserAnswers, UserQuestion};
@@ -10,7 +10,7 @@ use crate::entry::{Entry, UserAsked};
 use crate::sanitize_markdown;
 use crate::sessions::{SessionError, now_ms};
 
-/// How long a question waits for the user.
+/// The time until a question expires.
 const ASK_MS: i64 = 24 * 3600 * 1000;
 const MAX_ANSWER_CHARS: usize = 20_000;
 
@@ -23,8 +23,8 @@ impl Driver {
         answers: oneshot::Sender<UserAnswers>,
     ) -> Result<(), DatabaseError> {
         let child = self.child_name();
-        let questions = match self.carries_both() {
-            Some(why) => questions.into_iter().map(|asked| shown(asked, &why)).collect(),
+        let questions = match self.filter_reason() {
+            Some(why) => questions.into_iter().map(|asked| sanitized(asked, &why)).collect(),
             None => questions,
         };
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
@@ -32,7 +32,7 @@ impl Driver {
             let _ = answers.send(None);
             return Ok(());
         };
-        // Asked before a restart: the same question waits on, or is answered.
+        // After a restart the call asks again: the same question stays open, or has an answer.
         let known = pending.asks.iter().find(|ask| ask.asked.questions == questions);
         if let Some(given) = known.and_then(|ask| ask.answers.clone()) {
             let _ = answers.send((!given.is_empty()).then_some(given));
@@ -54,7 +54,7 @@ impl Driver {
         }
     }
 
-    /// Somebody answers what the agent asks: the question named, or the only one that is open.
+    /// Answers the named question, or the only open one.
     pub(super) async fn reply(
         &mut self,
         id: Option<String>,
@@ -70,7 +70,7 @@ impl Driver {
             (None, _) => None,
         };
         let refused = match found {
-            None => Some(format!("there is no such question; {} are open", open.len())),
+            None => Some(format!("unknown question; {} are open", open.len())),
             Some(asked) if asked.questions.len() != answers.len() => {
                 Some(format!("{} answers are needed, not {}", asked.questions.len(), answers.len()))
             }
@@ -79,7 +79,7 @@ impl Driver {
                     .iter()
                     .any(|answer| answer.trim().is_empty() || answer.chars().count() > MAX_ANSWER_CHARS) =>
             {
-                Some(format!("an answer has 1 to {MAX_ANSWER_CHARS} characters"))
+                Some(format!("an answer must have 1 to {MAX_ANSWER_CHARS} characters"))
             }
             Some(_) => None,
         };
@@ -98,7 +98,7 @@ impl Driver {
         let expired: Vec<String> =
             state.open_asks().filter(|asked| asked.expires <= now).map(|asked| asked.id.clone()).collect();
         for id in expired {
-            self.settle_ask(id, Vec::new(), "the clock".to_owned()).await?;
+            self.settle_ask(id, Vec::new(), "the timeout".to_owned()).await?;
         }
         Ok(())
     }
@@ -120,13 +120,13 @@ impl Driver {
     }
 }
 
-/// A question of a run that holds both labels, as clients may show it.
-fn shown(asked: UserQuestion, why: &str) -> UserQuestion {
-    let shown = |text: String| sanitize_markdown::whole(&text, why);
+/// Sanitizes the Markdown of a question. The run holds both labels.
+fn sanitized(asked: UserQuestion, why: &str) -> UserQuestion {
+    let clean = |text: String| sanitize_markdown::whole(&text, why);
     UserQuestion {
-        question: shown(asked.question),
-        heading: asked.heading.map(shown),
-        header: asked.header.map(shown),
-        options: asked.options.into_iter().map(shown).collect(),
+        question: clean(asked.question),
+        heading: asked.heading.map(clean),
+        header: asked.header.map(clean),
+        options: asked.options.into_iter().map(clean).collect(),
     }
 }

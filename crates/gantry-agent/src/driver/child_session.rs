@@ -1,32 +1,33 @@
-//! A session as somebody's child: how it is born, how it is named, and how it ends when its parent waits for it no more.
+//! The driver's part of a child session: how it starts, who pays for it, and how it ends when its parent
+//! no longer waits.
 
+use gantry_protocol::SessionEvent;
 use gantry_store::{DatabaseError, LoadedSession};
 
 use super::{Done, Driver};
 use crate::child::{Child, ChildName, Payer};
 use crate::context::Window;
 use crate::entry::{Entry, Incoming};
-use crate::event::Event;
-use crate::model::Asker;
+use crate::models::Asker;
 use crate::sessions::now_ms;
 use crate::state::{CallStatus, PendingCall, State};
 use crate::step::{self, Limits, Step};
 
-/// Budgets of others that a message brings along, beside that of the run.
+/// The highest number of budgets that apply to one run.
 const MAX_BUDGETS: usize = 64;
 
 impl Driver {
-    pub(super) async fn be_born(
+    pub(super) async fn start_as_child(
         &mut self,
         child: Box<Child>,
         incoming: Incoming,
-        done: Done<Option<Event>>,
+        done: Done<Option<SessionEvent>>,
     ) -> Result<(), DatabaseError> {
         if self.child().is_none() {
-            self.stage(vec![Entry::Born(child)])?;
+            self.apply(vec![Entry::ChildStarted(child)])?;
         }
-        self.take_in(incoming, None, done).await?;
-        // Whoever begins the next child waits for this, and not for what it begins with.
+        self.accept_message(incoming, None, done).await?;
+        // The start of the next child waits for this write, not for the child's first step.
         self.flush().await
     }
 
@@ -34,13 +35,13 @@ impl Driver {
         self.state().and_then(|state| state.child.as_deref())
     }
 
-    /// Who pays for a run: whoever wrote the message that began it, a child's family, or it is one of its own.
+    /// Returns the account of a run: that of the message that started it, that of the child, or its own.
     pub(super) fn payer(&self, run: &str) -> Payer {
         let child = self.child();
         let own = child.map(|child| child.budgets.clone()).unwrap_or_default();
         let sender = self.state().and_then(|state| state.run.as_ref()).filter(|known| known.id == run);
         match (sender.and_then(|run| run.payer.clone()), child) {
-            // What a child may spend in all is not more because others write to it.
+            // A message from elsewhere does not raise a child's own budget.
             (Some(Payer { account, mut budgets }), _) => {
                 let more = own.into_iter().filter(|budget| !budgets.contains(budget)).collect::<Vec<_>>();
                 budgets.extend(more.into_iter().take(MAX_BUDGETS.saturating_sub(budgets.len())));
@@ -51,23 +52,23 @@ impl Driver {
         }
     }
 
-    /// Whether nobody may be asked, since somebody above works alone.
+    /// Whether no questions may be asked, because a session above is autonomous.
     pub(super) fn is_unattended(&self) -> bool {
         self.child().is_some_and(|child| child.unattended)
     }
 
-    /// How a child is named to those who are asked.
+    /// The child's name and key for its questions.
     pub(super) fn child_name(&self) -> Option<ChildName> {
         let child = self.child()?;
         Some(ChildName { name: child.name.clone(), session_key: self.key.key.clone() })
     }
 
-    /// Whether this is a child whose parent waits for it no more: then what it was begun for is over.
+    /// Whether this is a child whose parent no longer waits for it.
     pub(super) async fn is_orphan(&self) -> Result<bool, DatabaseError> {
         let (Some(state), Some(child)) = (self.state(), self.child()) else { return Ok(false) };
-        let taken_up =
+        let is_running =
             state.run.as_ref().is_some_and(|run| run.answers.iter().any(|of| of.id == child.message));
-        if !taken_up && !state.queue.iter().any(|message| message.id == child.message) {
+        if !is_running && !state.queue.iter().any(|message| message.id == child.message) {
             return Ok(false);
         }
         let Some(parent) = self.shared.parts.journal.load(&child.parent).await? else { return Ok(true) };
@@ -79,12 +80,12 @@ impl Driver {
         Ok(!parent_state.calls().iter().any(waits))
     }
 
-    /// A run that nobody waits for any more ends before it does anything.
+    /// Stops the run of an orphan before it does anything.
     pub(super) async fn end_orphan(&mut self) -> Result<(), DatabaseError> {
         let Some(state) = self.state() else { return Ok(()) };
         let limits = Limits { requests: 0, window: Window::UNKNOWN };
         let mut entries = match step::next(state, &limits, now_ms()) {
-            Step::Record(begins) if state.run.is_none() => begins,
+            Step::Record(start) if state.run.is_none() => start,
             _ => Vec::new(),
         };
         entries.push(Entry::StopAsked { by: "the end of its parent's call".into() });
@@ -92,6 +93,7 @@ impl Driver {
     }
 }
 
+/// Folds a stored session into its state.
 pub(super) fn folded(session: &LoadedSession) -> Result<State, DatabaseError> {
     let entries = session.events.iter().map(|event| serde_json::from_str::<Entry>(&event.data));
     let entries: Vec<Entry> = entries

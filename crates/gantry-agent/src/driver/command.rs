@@ -1,33 +1,33 @@
-//! What a session is asked from outside, and how whoever asked hears that nothing can be done. The driver does it.
+//! [`Command`] is a message to a session's driver.
 
 use std::path::PathBuf;
 
 use gantry_model::{Effort, Thinking};
+use gantry_protocol::SessionEvent;
 use gantry_store::DatabaseError;
 use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
 use tokio::sync::oneshot;
 
 use super::Status;
 use crate::child::Child;
-use crate::entry::{Answer, Incoming};
-use crate::event::Event;
+use crate::entry::{ApprovalDecision, Incoming};
 use crate::sessions::SessionError;
 
-/// What a session is asked from outside.
+/// A message to a session's driver. Most commands carry a channel for the answer.
 pub(crate) enum Command {
-    /// There may be something to do.
+    /// Look for work.
     Wake,
     Message {
         incoming: Incoming,
-        /// Where the conversation works from now on, unless a run is under way.
+        /// The new working directory. It is ignored while a run is in progress.
         workspace: Option<PathBuf>,
-        done: Done<Option<Event>>,
+        done: Done<Option<SessionEvent>>,
     },
-    /// The session is a child, and this is what it is to do.
-    Begin {
+    /// Start the session as a child, with its task.
+    StartChild {
         child: Box<Child>,
         incoming: Incoming,
-        done: Done<Option<Event>>,
+        done: Done<Option<SessionEvent>>,
     },
     Stop {
         by: String,
@@ -49,14 +49,14 @@ pub(crate) enum Command {
     Status {
         done: Done<Status>,
     },
-    /// Whether a message is settled, and how.
+    /// Return the final event of a message, if there is one.
     Settled {
         message: String,
-        done: Done<Option<Event>>,
+        done: Done<Option<SessionEvent>>,
     },
     Answer {
         question: Option<String>,
-        answer: Answer,
+        answer: ApprovalDecision,
         by: String,
         done: Done<String>,
     },
@@ -66,13 +66,13 @@ pub(crate) enum Command {
         by: String,
         done: Done<String>,
     },
-    /// From a tool, about what only the user knows.
+    /// A tool asks the user.
     AskUser {
         call: String,
         questions: Vec<UserQuestion>,
         answers: oneshot::Sender<UserAnswers>,
     },
-    /// From the gate, about a call of this session.
+    /// The gate asks for an approval of a call of this session.
     Ask {
         call: String,
         approval: Approval,
@@ -82,12 +82,12 @@ pub(crate) enum Command {
 
 pub(super) type Done<T> = oneshot::Sender<Result<T, SessionError>>;
 
-/// Tells whoever asked that nothing can be done.
+/// Answers a command with an error, because the session cannot be loaded.
 pub(super) fn refuse(command: Command, err: &DatabaseError) {
     let refused = || SessionError::Refused(err.to_string());
     match command {
         Command::Wake => {}
-        Command::Message { done, .. } | Command::Begin { done, .. } | Command::Settled { done, .. } => {
+        Command::Message { done, .. } | Command::StartChild { done, .. } | Command::Settled { done, .. } => {
             drop(done.send(Err(refused())));
         }
         Command::Stop { done, .. }

@@ -1,17 +1,16 @@
-//! What reaches out of a session: requests to the model, calls of tools, summaries. Each runs as a task and comes back as
-//! an [`Effect`].
+//! Effects of a session: requests to the model, tool calls and summaries. Each runs as a task, and its outcome
+//! is an [`Effect`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_model::{Block, Reply, Request, StreamEvent};
+use gantry_protocol::SessionEvent;
 use gantry_store::{ACCOUNT_SEPARATOR, DatabaseError};
 use gantry_tool::{
     Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Label, Outcome, Principal,
-    ProgressSink, Refusal, RefusalCode, Reply as ToolReply, Surface, UserAnswers, UserAsker, UserQuestion,
-    View,
+    ProgressSink, Refusal, RefusalCode, Surface, UserAnswers, UserAsker, UserQuestion, View,
 };
-use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use uuid::Uuid;
 
@@ -19,23 +18,23 @@ use super::compaction::Summary;
 use super::{Command, Driver, is_asking};
 use crate::agent::{Agent, FlowRule};
 use crate::child::Payer;
-use crate::context::{self, Window};
+use crate::context::Window;
 use crate::data_locations::DataLocations;
 use crate::entry::{CallResult, Entry};
-use crate::event::Event;
 use crate::flow::{self, Flow, Outward};
-use crate::model::{Asker, ModelFailure};
-use crate::prompt::{self, Around};
+use crate::models::{Asker, ModelFailure};
+use crate::prompt::{self, PromptContext};
 use crate::sessions::{Shared, now_ms};
 use crate::state::{CallStatus, PendingCall};
 use crate::tool_search;
 use crate::toolbox::{self, Toolbox};
 
-/// Calls of one session that run side by side; more wait for their turn.
-const SIDE_BY_SIDE: usize = 10;
-/// A call for which its tool sets no time of its own, with the time its approval takes.
+/// The highest number of concurrent calls in one session.
+const MAX_CONCURRENT_CALLS: usize = 10;
+/// The time limit of a call whose tool sets none, including the time for its approval.
 const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
-/// Something that was under way has ended.
+
+/// The outcome of an effect.
 pub(super) enum Effect {
     Replied {
         generation: u64,
@@ -46,26 +45,27 @@ pub(super) enum Effect {
         call: String,
         result: CallResult,
     },
-    /// The part of the conversation before `at` is to be replaced.
+    /// The summary for the part of the conversation before `at`.
     Summed {
         generation: u64,
         at: usize,
         summary: Summary,
     },
+    /// The task panicked.
     Broken {
         generation: u64,
         why: String,
     },
 }
 
-/// What a run tells its model beside the conversation; made once a run.
+/// The prompt, the tools and the window of a run. Prepared once per run.
 pub(super) struct Prepared {
     pub(super) window: Window,
     toolbox: Toolbox,
     view: View,
-    /// Without its messages.
+    /// The request without its messages.
     pub(super) request: Request,
-    /// Of what it is told.
+    /// The labels of the prompt.
     pub(super) labels: Vec<Label>,
 }
 
@@ -80,24 +80,25 @@ impl Driver {
             facts.window = facts.window.min(learned.tokens);
         }
         let nodes = (parts.nodes)();
-        let around = Around { objects: &parts.objects, nodes: &nodes, zone: &parts.zone, now: now_ms() };
-        let told = prompt::assemble(&self.key, agent, self.child(), &around).await;
-        let labels = told.labels(&self.shared.marks).await.map_err(|err| err.to_string())?;
+        let context =
+            PromptContext { objects: &parts.objects, nodes: &nodes, zone: &parts.zone, now: now_ms() };
+        let prompt = prompt::assemble(&self.key, agent, self.child(), &context).await;
+        let labels = prompt.labels(&self.shared.marks).await.map_err(|err| err.to_string())?;
         let found = state.map(|state| state.found_tools.as_slice()).unwrap_or_default();
         let offered = found.iter().fold(agent.shown.clone(), |shown, name| shown.including(name));
         let shown = parts.gate.registry().view(&offered.within(agent.scope.clone()));
-        // Also what it is not told of, it may call.
+        // The model may also call tools that it is not offered.
         let view = parts.gate.registry().view(&agent.scope);
         let mut toolbox = Toolbox::new(&shown);
         if view.entries().len() > shown.entries().len() {
             toolbox.add_search(&self.shared.search);
         }
-        // An answer gets at most a quarter of the window: the rest is for what it is about.
+        // An answer gets at most a quarter of the window. The rest is for the conversation.
         let quarter = u32::try_from(facts.window / 4).unwrap_or(u32::MAX);
         let max_tokens = facts.max_output.min(quarter).max(256).min(agent.max_tokens.unwrap_or(u32::MAX));
         let request = Request {
             model: facts.name,
-            system: told.system,
+            system: prompt.system,
             messages: Vec::new(),
             tools: toolbox.specs.clone(),
             native_web_search: false,
@@ -115,32 +116,33 @@ impl Driver {
         };
         let run = run.id.clone();
         let mut request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
-        // What the provider looks up goes out without being asked about here, so nothing private may go along.
+        // The provider's own search sends data out without an approval, so it must not see private data.
         let holds_private = loaded.state.flow.labels().contains(&Label::Private);
         request.native_web_search = self.agent().native_web_search && !holds_private;
         self.append(vec![Entry::RequestBegun { model: prepared.request.model.clone() }]).await?;
-        let (asker, mut shown) = (self.asker(&run), self.shown());
+        let (asker, mut filter) = (self.asker(&run), self.output_filter());
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let (shared, events) = (self.shared.clone(), self.events.clone());
         let (generation, cancel) = (loaded.generation, loaded.cancel.clone());
         loaded.effects.spawn(async move {
-            let mut told =
-                |event| shown.event(event).into_iter().for_each(|event| tell_stream(&events, &run, event));
-            let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut told).await;
-            shown.rest().into_iter().for_each(|event| tell_stream(&events, &run, event));
+            let mut publish = |event| {
+                filter.event(event).into_iter().for_each(|event| publish_stream(&events, &run, event))
+            };
+            let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut publish).await;
+            filter.finish().into_iter().for_each(|event| publish_stream(&events, &run, event));
             Effect::Replied { generation, reply: reply.map(with_ids) }
         });
         Ok(())
     }
 
-    /// On whose account a request is.
+    /// Returns the account that pays for a request.
     pub(super) fn asker(&self, run: &str) -> Asker {
         let Payer { account, budgets } = self.payer(run);
         let run = account.split(ACCOUNT_SEPARATOR).next().unwrap_or_default().to_owned();
         Asker { agent: self.key.agent.clone(), run, account, budgets }
     }
 
-    /// Begins as many of the calls as may run side by side. False when none can begin now.
+    /// Starts as many of the calls as may run concurrently. Returns false if none can start now.
     pub(super) async fn begin_calls(&mut self, waiting: Vec<String>) -> Result<bool, DatabaseError> {
         let agent = self.agent();
         let Some(loaded) = &self.loaded else { return Ok(false) };
@@ -150,7 +152,7 @@ impl Driver {
         let (mut entries, mut starting, mut changes) = (Vec::new(), Vec::new(), false);
         let limit =
             (prepared.window.results_chars() / calls.len().max(1)).min(prepared.window.result_chars());
-        for id in waiting.into_iter().take(SIDE_BY_SIDE.saturating_sub(begun)) {
+        for id in waiting.into_iter().take(MAX_CONCURRENT_CALLS.saturating_sub(begun)) {
             let Some(call) = loaded.state.call(&id) else { continue };
             let name = prepared.toolbox.real_name(&call.name);
             let about = call_of(&self.key.agent, &agent);
@@ -172,7 +174,7 @@ impl Driver {
                 }
                 FlowRule::Ask | FlowRule::Off => Outward::Free,
             };
-            // Nobody is asked about what is not there.
+            // An unknown tool is reported without a question.
             if tool.is_none() && !matches!(outward, Outward::Free) {
                 let result = CallResult::error(prepared.view.unknown(&name).to_string());
                 entries.push(Entry::CallEnded { call: id, result });
@@ -180,7 +182,7 @@ impl Driver {
             }
             if let Outward::Deny(reason) = outward {
                 let outcome = gate.deny(&about, &name, &call.input, flow::RULE, reason);
-                let result = toolbox::result(outcome, "", |text| text);
+                let result = toolbox::result(outcome, "");
                 entries.push(Entry::CallEnded { call: id, result });
                 continue;
             }
@@ -193,9 +195,9 @@ impl Driver {
         if entries.is_empty() {
             return Ok(false);
         }
-        self.stage(entries)?;
-        // A call that changes nothing may be repeated, so it need not wait for the disk. One that is only taken up again
-        // must: by what is written, the next process knows that it began.
+        self.apply(entries)?;
+        // A read-only call may be repeated, so it need not wait for the disk. A resumable call has to wait: the next
+        // process resumes it only if the journal says that it started.
         if changes {
             self.flush().await?;
         }
@@ -205,7 +207,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// Whether calls are under way, and none of them changes anything.
+    /// Whether calls are running and all of them are read-only.
     pub(super) fn only_reads(&self) -> bool {
         let calls = self.loaded.as_ref().map(|loaded| loaded.state.calls()).unwrap_or_default();
         let reads = |call: &PendingCall| matches!(call.status, CallStatus::Begun { read_only: true, .. });
@@ -223,6 +225,7 @@ impl Driver {
         call.labels = loaded.state.flow.labels();
         call.session = Some(self.key.key.clone());
         call.cancel = loaded.cancel.child_token();
+        call.max_result_chars = Some(start.limit);
         call.deadline = Instant::now().checked_add(LONGEST_CALL);
         call.progress = Some(progress(self.events.clone(), run, start.call.id.clone()));
         let asking = Asking { commands: self.commands.downgrade(), call: start.call.id.clone() };
@@ -248,30 +251,30 @@ impl Driver {
         });
     }
 
-    /// Writes down what an effect came to, unless its run is over.
+    /// Records the outcome of an effect, unless its run has ended.
     pub(super) fn finished(&mut self, effect: Effect) -> Result<(), DatabaseError> {
-        let shown = self.shown();
+        let filter = self.output_filter();
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         match effect {
             Effect::Replied { generation, reply }
                 if generation == loaded.generation && is_asking(&loaded.state) =>
             {
                 let entry = match reply {
-                    Ok(reply) => Entry::Replied { reply: Box::new(shown.reply(reply)) },
-                    Err(failure) => loaded.failed(&failure),
+                    Ok(reply) => Entry::Replied { reply: Box::new(filter.reply(reply)) },
+                    Err(failure) => loaded.request_failed(&failure),
                 };
-                self.stage(vec![entry])
+                self.apply(vec![entry])
             }
             Effect::Called { generation, call, result } if generation == loaded.generation => {
                 if !result.found_tools.is_empty() {
-                    // The next request offers them.
+                    // The next request offers these tools.
                     loaded.prepared = None;
                 }
-                self.stage(vec![Entry::CallEnded { call, result }])
+                self.apply(vec![Entry::CallEnded { call, result }])
             }
             Effect::Summed { generation, at, summary } if generation == loaded.generation => {
-                let entry = loaded.shortened(at, summary);
-                self.stage(entry.into_iter().collect())
+                let entry = loaded.compacted(at, summary);
+                self.apply(entry.into_iter().collect())
             }
             Effect::Broken { generation, why } if generation == loaded.generation => {
                 Err(DatabaseError::Refused(format!("an internal error: {why}")))
@@ -291,32 +294,32 @@ fn call_of(id: &str, agent: &Agent) -> Call {
     call
 }
 
-/// A call that is written down as begun.
+/// A call whose start is recorded.
 struct Starting {
     call: PendingCall,
     name: String,
-    /// Why somebody has to be asked before it goes out.
+    /// Why the flow rule asks for an approval.
     flow_reason: Option<String>,
-    /// Characters its result may have.
+    /// The highest length of its result, in characters.
     limit: usize,
     places: DataLocations,
-    /// What the run holds.
+    /// The labels of the run.
     flow: Flow,
-    /// It reaches outside.
+    /// The call reaches the network.
     outside: bool,
 }
 
-/// The way of a call's questions to its session.
+/// Sends a call's questions to its session.
 #[derive(Clone)]
 struct Asking {
-    /// Weak: a question must not keep a session alive that is gone.
+    /// Weak, so that a question does not keep a finished session alive.
     commands: mpsc::WeakSender<Command>,
     call: String,
 }
 
 impl Asking {
     async fn ask(&self, approval: Approval) -> Consent {
-        let nobody = || Consent::Denied("nobody can be asked any more".into());
+        let nobody = || Consent::Denied("nobody can be asked: the session has ended".into());
         let Some(commands) = self.commands.upgrade() else { return nobody() };
         let (consent, answered) = oneshot::channel();
         if commands.send(Command::Ask { call: self.call.clone(), approval, consent }).await.is_err() {
@@ -325,9 +328,7 @@ impl Asking {
         drop(commands);
         answered.await.unwrap_or_else(|_| nobody())
     }
-}
 
-impl Asking {
     async fn ask_user(&self, questions: Vec<UserQuestion>) -> UserAnswers {
         let commands = self.commands.upgrade()?;
         let (answers, answered) = oneshot::channel();
@@ -338,28 +339,20 @@ impl Asking {
 }
 
 async fn perform(shared: &Shared, mut call: Call, start: Starting, asking: &Asking) -> CallResult {
-    let Starting { call: pending, name, flow_reason, limit, places, flow, outside } = start;
-    let principal = call.principal.to_string();
+    let Starting { call: pending, name, flow_reason, places, flow, outside, .. } = start;
     if let Some(reason) = flow_reason {
-        let about =
-            json!([principal, call.agent, call.workspace.to_string_lossy(), name, flow::RULE, pending.input]);
-        let approval = Approval {
-            tool: name.clone(),
-            rule: flow::RULE.to_owned(),
-            reason: reason.clone(),
-            input: shared.parts.gate.presentable(&pending.input),
-            fingerprint: blake3::hash(about.to_string().as_bytes()).to_hex().to_string(),
-        };
+        let approval = shared.parts.gate.approval(&call, &name, flow::RULE, &reason, &pending.input);
         if let Consent::Denied(why) = asking.ask(approval).await {
             let reason = format!("{reason}; {why}");
             let outcome = shared.parts.gate.deny(&call, &name, &pending.input, flow::RULE, reason);
-            return toolbox::result(outcome, "", |text| text);
+            return toolbox::result(outcome, "");
         }
     }
-    // Before the effect: a gateway that ends in between leaves a mark too many, never one too few.
+    // Marks are written before the effect: a crash in between leaves one mark too many, never one too few.
     if let Err(err) = mark(shared, &places, &flow).await {
-        let refusal = Refusal::new(RefusalCode::Unavailable, format!("labels cannot be kept: {err}"));
-        return toolbox::result(Outcome::refused(&call, &name, refusal), "", |text| text);
+        let refusal =
+            Refusal::new(RefusalCode::Unavailable, format!("cannot store the labels of this call: {err}"));
+        return toolbox::result(Outcome::refused(&call, &name, refusal), "");
     }
     let is_search = name == tool_search::NAME;
     let gate = if is_search { &shared.search } else { &*shared.parts.gate };
@@ -368,9 +361,9 @@ async fn perform(shared: &Shared, mut call: Call, start: Starting, asking: &Aski
     }
     let mut outcome = gate.dispatch(call, &name, pending.input).await;
     let found_tools = if is_search { tool_search::found(&outcome.answer) } else { Vec::new() };
-    // Asked again: what it read may have been written meanwhile. Who cannot be asked says the worst.
+    // Checked again, because the paths may have been written meanwhile. An error counts as untrusted.
     let untrusted = !matches!(places.source(&shared.marks).await, Ok(None));
-    // What comes over a machine from elsewhere is not that machine's own.
+    // Content that a machine fetched from elsewhere is not that machine's own.
     let machine = places.machine().filter(|_| !outside && !untrusted).map(str::to_owned);
     let is_answered = places.may_be_answered() && !matches!(outcome.answer, ToolAnswer::Success(_));
     let private = !matches!(places.are_private(&shared.marks).await, Ok(false));
@@ -380,10 +373,11 @@ async fn perform(shared: &Shared, mut call: Call, start: Starting, asking: &Aski
         }
     }
     let command = if places.runs_commands() { toolbox::command_end(&outcome.answer) } else { None };
-    CallResult { machine, command, found_tools, ..fitted(shared, &principal, outcome, limit).await }
+    let mark = Uuid::new_v4().simple().to_string()[..12].to_owned();
+    CallResult { machine, command, found_tools, ..toolbox::result(outcome, &mark) }
 }
 
-/// What a run writes after it has read the words of others may hold them, and so may a copy of what does.
+/// Marks the paths that a call writes. Data written after untrusted content was read may contain it, and so may copies.
 async fn mark(shared: &Shared, places: &DataLocations, flow: &Flow) -> Result<(), DatabaseError> {
     places.mark_private(&shared.marks, flow, now_ms()).await?;
     match flow.source().or(places.source(&shared.marks).await?) {
@@ -392,36 +386,7 @@ async fn mark(shared: &Shared, places: &DataLocations, flow: &Flow) -> Result<()
     }
 }
 
-/// The result, short enough; what is left out can be read on.
-async fn fitted(shared: &Shared, owner: &str, outcome: Outcome, limit: usize) -> CallResult {
-    let mark = Uuid::new_v4().simple().to_string()[..12].to_owned();
-    let (reply, known) = match &outcome.answer {
-        ToolAnswer::Success(reply) | ToolAnswer::ToolError(reply) => (reply.to_text(), kept_handle(reply)),
-        ToolAnswer::Refused(_) => (String::new(), None),
-    };
-    let is_picture =
-        matches!(&outcome.answer, ToolAnswer::Success(ToolReply::Json(value)) if value["content"].is_array());
-    let rest = if reply.chars().count() <= limit || is_picture {
-        String::new()
-    } else if let Some(handle) = known {
-        format!("; result_read with the handle {handle} reads them")
-    } else {
-        let (results, owner, tool) = (shared.parts.results.clone(), owner.to_owned(), outcome.tool.clone());
-        let kept = tokio::task::spawn_blocking(move || results.keep(&owner, &tool, &reply)).await;
-        match kept {
-            Ok(Ok(kept)) => format!("; result_read with the handle {} reads them", kept.handle),
-            _ => "; they could not be kept".to_owned(),
-        }
-    };
-    toolbox::result(outcome, &mark, |text| context::shorten(&text, limit, &rest))
-}
-
-fn kept_handle(reply: &ToolReply) -> Option<String> {
-    let ToolReply::Json(value) = reply else { return None };
-    value.get("resultHandle").and_then(Value::as_str).map(str::to_owned)
-}
-
-/// Every call has an id, and no two have the same: results go by them.
+/// Gives every call a unique id, because results are matched by id.
 fn with_ids(mut reply: Reply) -> Reply {
     let mut seen = std::collections::HashSet::new();
     for block in &mut reply.message.content {
@@ -435,24 +400,25 @@ fn with_ids(mut reply: Reply) -> Reply {
     reply
 }
 
-fn tell_stream(events: &broadcast::Sender<Arc<Event>>, run: &str, event: StreamEvent) {
+fn publish_stream(events: &broadcast::Sender<Arc<SessionEvent>>, run: &str, event: StreamEvent) {
     let run = run.to_owned();
     let event = match event {
         StreamEvent::Text(delta) | StreamEvent::Thinking(delta) if delta.is_empty() => return,
-        StreamEvent::Text(delta) => Event::Text { run, delta },
-        StreamEvent::Thinking(delta) => Event::Thinking { run, delta },
-        StreamEvent::ToolBegin { id, name } => Event::CallWriting { run, call: id, tool: name },
-        StreamEvent::ToolInput { id, partial } => Event::CallInput { run, call: id, delta: partial },
-        StreamEvent::Restart { reason } => Event::Restart { run, reason },
+        StreamEvent::Text(delta) => SessionEvent::Text { run, delta },
+        StreamEvent::Thinking(delta) => SessionEvent::Thinking { run, delta },
+        StreamEvent::ToolBegin { id, name } => SessionEvent::CallWriting { run, call: id, tool: name },
+        StreamEvent::ToolInput { id, partial } => SessionEvent::CallInput { run, call: id, delta: partial },
+        StreamEvent::Restart { reason } => SessionEvent::Restart { run, reason },
         StreamEvent::Done(_) => return,
     };
     let _ = events.send(Arc::new(event));
 }
 
-fn progress(events: broadcast::Sender<Arc<Event>>, run: String, call: String) -> ProgressSink {
+fn progress(events: broadcast::Sender<Arc<SessionEvent>>, run: String, call: String) -> ProgressSink {
     ProgressSink::new(move |progress| {
         let (run, call, message) = (run.clone(), call.clone(), progress.message);
-        let event = Event::ToolProgress { run, call, done: progress.done, total: progress.total, message };
+        let event =
+            SessionEvent::ToolProgress { run, call, done: progress.done, total: progress.total, message };
         let _ = events.send(Arc::new(event));
     })
 }

@@ -1,4 +1,5 @@
-//! What the model says, on its way to those who listen and into the journal: made harmless while the run holds both labels.
+//! [`OutputFilter`] sanitizes the model's output while the run holds both labels. The output goes to listeners
+//! and into the journal.
 
 use gantry_model::{Block, Reply, StreamEvent};
 
@@ -6,22 +7,22 @@ use super::Driver;
 use crate::agent::FlowRule;
 use crate::sanitize_markdown::MarkdownSanitizer;
 
-/// How the words of one request are shown.
-pub(super) struct Shown {
-    /// Why they are made harmless, if they are.
+/// The filter for the output of one request.
+pub(super) struct OutputFilter {
+    /// Why the output is sanitized. `None` passes it unchanged.
     why: Option<String>,
-    /// Nothing was said before them in this run.
-    begins: bool,
+    /// This is the first output of the run.
+    is_first: bool,
     text: MarkdownSanitizer,
     thinking: Option<MarkdownSanitizer>,
 }
 
-impl Shown {
-    fn new(why: Option<String>, begins: bool) -> Shown {
-        Shown { why, begins, text: MarkdownSanitizer::new(begins), thinking: None }
+impl OutputFilter {
+    fn new(why: Option<String>, is_first: bool) -> OutputFilter {
+        OutputFilter { why, is_first, text: MarkdownSanitizer::new(is_first), thinking: None }
     }
 
-    /// What is told in place of an event of the stream.
+    /// Returns the events to publish instead of an event of the stream.
     pub(super) fn event(&mut self, event: StreamEvent) -> Vec<StreamEvent> {
         let Some(why) = &self.why else { return vec![event] };
         if let StreamEvent::Thinking(delta) = event {
@@ -32,7 +33,7 @@ impl Shown {
         let event = match event {
             StreamEvent::Text(delta) => StreamEvent::Text(self.text.feed(&delta)),
             StreamEvent::Restart { reason } => {
-                self.text = MarkdownSanitizer::new(self.begins);
+                self.text = MarkdownSanitizer::new(self.is_first);
                 StreamEvent::Restart { reason }
             }
             other => other,
@@ -40,14 +41,14 @@ impl Shown {
         thought.into_iter().chain([event]).collect()
     }
 
-    /// What was held back, and the note.
-    pub(super) fn rest(mut self) -> Vec<StreamEvent> {
+    /// Returns the output that was held back, and a note if something was changed.
+    pub(super) fn finish(mut self) -> Vec<StreamEvent> {
         let Some(why) = &self.why else { return Vec::new() };
         let thought = self.thinking.take().map(|mut thinking| StreamEvent::Thinking(thinking.finish(why)));
         thought.into_iter().chain([StreamEvent::Text(self.text.finish(why))]).collect()
     }
 
-    /// The same of the whole, so that what is kept is what was shown.
+    /// Sanitizes the whole reply, so that the journal has what was published.
     pub(super) fn reply(mut self, mut reply: Reply) -> Reply {
         let Some(why) = &self.why else { return reply };
         let mut texts: Vec<&mut String> = Vec::new();
@@ -65,14 +66,14 @@ impl Shown {
 }
 
 impl Driver {
-    /// How the next words of the model are shown.
-    pub(super) fn shown(&self) -> Shown {
+    /// Returns the filter for the next output of the model.
+    pub(super) fn output_filter(&self) -> OutputFilter {
         let run = self.state().and_then(|state| state.run.as_ref());
-        Shown::new(self.carries_both(), !run.is_some_and(|run| run.has_spoken))
+        OutputFilter::new(self.filter_reason(), !run.is_some_and(|run| run.has_spoken))
     }
 
-    /// Why what clients fetch by themselves may not be shown as that, if it may not.
-    pub(super) fn carries_both(&self) -> Option<String> {
+    /// Returns the reason to sanitize output: the run holds both labels, and clients fetch images without asking.
+    pub(super) fn filter_reason(&self) -> Option<String> {
         let both = self.state()?.flow.both()?;
         (self.agent().flow == FlowRule::Ask).then_some(both)
     }

@@ -1,4 +1,4 @@
-//! Questions before calls: written down, told to everybody who listens, answered by a human or by the clock.
+//! Approvals of calls. Questions are recorded, published to listeners, and answered by a person or a timeout.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::{Done, Driver};
-use crate::entry::{Answer, Entry, GrantScope, Question};
+use crate::entry::{ApprovalDecision, Entry, GrantScope, Question};
 use crate::flow;
 use crate::sessions::{SessionError, now_ms};
 use crate::state::{PendingCall, State};
 
 const MINUTE_MS: i64 = 60_000;
-/// The gate's own rule for agents that are supervised. Who has allowed the same call with its flow has been asked enough.
+/// The gate's rule for supervised agents. An approval of the same call by the flow rule also covers it.
 const SUPERVISED: &str = "supervised-agent";
 
 impl Driver {
-    /// The gate asks about a call of this session.
+    /// Asks for an approval of a call of this session.
     pub(super) async fn ask(
         &mut self,
         call: &str,
@@ -29,31 +29,32 @@ impl Driver {
         let (agent, child) = (self.agent(), self.child_name());
         let minutes = agent.approval_minutes;
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
-        let exact = loaded.state.call(call).map(|call| exactly(call, &agent.workspace)).unwrap_or_default();
+        let exact =
+            loaded.state.call(call).map(|call| call_fingerprint(call, &agent.workspace)).unwrap_or_default();
         let known = known_answer(&loaded.state, call, &approval, &exact);
         let question = match known {
-            Known::Gone => {
-                let _ = consent.send(Consent::Denied("the run is over".into()));
+            KnownAnswer::Gone => {
+                let _ = consent.send(Consent::Denied("the run has ended".into()));
                 return Ok(());
             }
-            Known::Answered(answer) => {
-                let _ = consent.send(in_words(&answer));
+            KnownAnswer::Answered(answer) => {
+                let _ = consent.send(consent_of(&answer));
                 return Ok(());
             }
-            // Asked before a restart, and now again: it is written down that the call waits for it.
-            Known::Open(question) => *question,
-            Known::New => Question {
+            // The question is from before a restart. The new entry records that the call waits for it again.
+            KnownAnswer::Open(question) => *question,
+            KnownAnswer::New => Question {
                 id: Uuid::new_v4().simple().to_string()[..8].to_owned(),
                 call: call.to_owned(),
                 tool: approval.tool,
                 rule: approval.rule,
                 reason: {
-                    let unseen = unseen(&approval.input, &self.key.key);
+                    let hidden = hidden_input_note(&approval.input, &self.key.key);
                     match &child {
                         Some(child) => {
-                            format!("asked by the child agent {:?}: {}{unseen}", child.name, approval.reason)
+                            format!("asked by the child agent {:?}: {}{hidden}", child.name, approval.reason)
                         }
-                        None => format!("{}{unseen}", approval.reason),
+                        None => format!("{}{hidden}", approval.reason),
                     }
                 },
                 input: approval.input,
@@ -67,11 +68,11 @@ impl Driver {
         self.append(vec![Entry::ApprovalAsked(question)]).await
     }
 
-    /// Somebody answers a question: the one named, or the only one that is open.
+    /// Answers the named question, or the only open one.
     pub(super) async fn answer(
         &mut self,
         id: Option<String>,
-        answer: Answer,
+        answer: ApprovalDecision,
         by: String,
         done: Done<String>,
     ) -> Result<(), DatabaseError> {
@@ -85,29 +86,29 @@ impl Driver {
         let Some(question) = found.cloned() else {
             let ids: Vec<&str> = open.iter().map(|question| question.id.as_str()).collect();
             let which = if ids.is_empty() {
-                "nothing is asked".to_owned()
+                "no question is open".to_owned()
             } else {
-                format!("open are {}", ids.join(", "))
+                format!("open questions: {}", ids.join(", "))
             };
             let message = match id {
-                Some(id) => format!("no open question is called {id:?}; {which}"),
-                None => format!("say which question; {which}"),
+                Some(id) => format!("unknown question {id:?}; {which}"),
+                None => format!("name the question; {which}"),
             };
             let _ = done.send(Err(SessionError::Refused(message)));
             return Ok(());
         };
-        // A yes to what goes out with both labels is a yes to those very bytes.
-        let widened =
-            question.rule == flow::RULE && matches!(answer, Answer::Always { scope: GrantScope::Tool, .. });
-        if widened {
+        // An approval by the flow rule covers exactly this call.
+        let is_too_wide = question.rule == flow::RULE
+            && matches!(answer, ApprovalDecision::Always { scope: GrantScope::Tool, .. });
+        if is_too_wide {
             let message = "'always any' is not possible here: only this exact call can be allowed";
             let _ = done.send(Err(SessionError::Refused(message.into())));
             return Ok(());
         }
-        let word = if answer.allows() { "allowed" } else { "denied" };
-        let told = format!("{by}: {word} {}{}", question.tool, how_long(&answer));
-        self.settle(question.id, answer, by).await?;
-        let _ = done.send(Ok(told));
+        let verb = if answer.allows() { "allowed" } else { "denied" };
+        let text = format!("{by}: {verb} {}{}", question.tool, grant_note(&answer));
+        self.record_answer(question.id, answer, by).await?;
+        let _ = done.send(Ok(text));
         Ok(())
     }
 
@@ -117,13 +118,18 @@ impl Driver {
         let expired = state.open_questions().filter(|question| question.expires <= now);
         let expired: Vec<String> = expired.map(|question| question.id.clone()).collect();
         for id in expired {
-            self.settle(id, Answer::Expired, "the clock".to_owned()).await?;
+            self.record_answer(id, ApprovalDecision::Expired, "the timeout".to_owned()).await?;
         }
         Ok(())
     }
 
-    async fn settle(&mut self, question: String, answer: Answer, by: String) -> Result<(), DatabaseError> {
-        let consent = in_words(&answer);
+    async fn record_answer(
+        &mut self,
+        question: String,
+        answer: ApprovalDecision,
+        by: String,
+    ) -> Result<(), DatabaseError> {
+        let consent = consent_of(&answer);
         let entry = Entry::ApprovalAnswered { question: question.clone(), answer, by, at: now_ms() };
         self.append(vec![entry]).await?;
         let waiting = self.loaded.as_mut().and_then(|loaded| loaded.asking.remove(&question));
@@ -134,74 +140,75 @@ impl Driver {
     }
 }
 
-enum Known {
-    /// There is no such call any more.
+/// What the journal knows about a question.
+enum KnownAnswer {
+    /// The call has ended.
     Gone,
     New,
     Open(Box<Question>),
-    Answered(Answer),
+    Answered(ApprovalDecision),
 }
 
-/// Tells a call as the model wrote it from every other.
-fn exactly(call: &PendingCall, workspace: &Path) -> String {
+/// Identifies a call as the model wrote it, independently of the rule that asks.
+fn call_fingerprint(call: &PendingCall, workspace: &Path) -> String {
     let about = json!([workspace.to_string_lossy(), call.name, call.input]);
     blake3::hash(about.to_string().as_bytes()).to_hex().to_string()
 }
 
-/// What the journal knows of a question: it may have been asked before a restart, or been answered for good.
-fn known_answer(state: &State, call: &str, approval: &Approval, exact: &str) -> Known {
-    let Some(call) = state.call(call) else { return Known::Gone };
-    let flow_allowed = call
-        .questions
-        .iter()
-        .any(|asked| asked.question.rule == flow::RULE && asked.answer.as_ref().is_some_and(Answer::allows));
+/// Looks for the question in the journal: it may be open since before a restart, or covered by a grant.
+fn known_answer(state: &State, call: &str, approval: &Approval, exact: &str) -> KnownAnswer {
+    let Some(call) = state.call(call) else { return KnownAnswer::Gone };
+    let flow_allowed = call.questions.iter().any(|asked| {
+        asked.question.rule == flow::RULE && asked.answer.as_ref().is_some_and(ApprovalDecision::allows)
+    });
     if flow_allowed && approval.rule == SUPERVISED {
-        return Known::Answered(Answer::Yes);
+        return KnownAnswer::Answered(ApprovalDecision::Yes);
     }
     let same = call.questions.iter().rev().find(|asked| asked.question.fingerprint == approval.fingerprint);
     match same {
         Some(asked) => match &asked.answer {
-            Some(answer) => Known::Answered(answer.clone()),
-            None => Known::Open(Box::new(asked.question.clone())),
+            Some(answer) => KnownAnswer::Answered(answer.clone()),
+            None => KnownAnswer::Open(Box::new(asked.question.clone())),
         },
-        None if state.is_granted(approval, exact, now_ms()) => Known::Answered(Answer::Yes),
-        None => Known::New,
+        None if state.is_granted(approval, exact, now_ms()) => KnownAnswer::Answered(ApprovalDecision::Yes),
+        None => KnownAnswer::New,
     }
 }
 
-fn how_long(answer: &Answer) -> String {
-    let Answer::Always { scope, until } = answer else { return String::new() };
+/// Describes how long and for which arguments a grant holds.
+fn grant_note(answer: &ApprovalDecision) -> String {
+    let ApprovalDecision::Always { scope, until } = answer else { return String::new() };
     let what = if *scope == GrantScope::Tool { "any arguments" } else { "these arguments" };
     let until = jiff::Timestamp::from_millisecond(*until).map_or(String::new(), |time| format!("{time:.0}"));
     format!(" with {what} until {until}")
 }
 
-/// A yes is one to all of the input. Where a part of it is not shown, it is said where to read that first.
-fn unseen(input: &Value, key: &str) -> String {
-    match not_shown(input) {
+/// Says where to read the whole input, if a part of it is not shown. An approval covers all of it.
+fn hidden_input_note(input: &Value, key: &str) -> String {
+    match hidden_chars(input) {
         0 => String::new(),
         count => format!(
             "; {count} characters of the input are not shown here, and a yes allows them too: `gantry sessions export {key}` \
-             shows all of it"
+             shows the whole input"
         ),
     }
 }
 
-fn not_shown(input: &Value) -> u64 {
+fn hidden_chars(input: &Value) -> u64 {
     match input {
         Value::Object(fields) => {
             let own = fields.get("charactersNotShown").and_then(Value::as_u64).unwrap_or(0);
-            fields.values().map(not_shown).fold(own, u64::saturating_add)
+            fields.values().map(hidden_chars).fold(own, u64::saturating_add)
         }
-        Value::Array(items) => items.iter().map(not_shown).fold(0, u64::saturating_add),
+        Value::Array(items) => items.iter().map(hidden_chars).fold(0, u64::saturating_add),
         _ => 0,
     }
 }
 
-fn in_words(answer: &Answer) -> Consent {
+fn consent_of(answer: &ApprovalDecision) -> Consent {
     match answer {
-        Answer::Yes | Answer::Always { .. } => Consent::Allowed,
-        Answer::No => Consent::Denied("the user said no".into()),
-        Answer::Expired => Consent::Denied("nobody answered in time".into()),
+        ApprovalDecision::Yes | ApprovalDecision::Always { .. } => Consent::Allowed,
+        ApprovalDecision::No => Consent::Denied("the user said no".into()),
+        ApprovalDecision::Expired => Consent::Denied("nobody answered in time".into()),
     }
 }

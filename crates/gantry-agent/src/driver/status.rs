@@ -1,4 +1,4 @@
-//! How a session is, for whoever asks.
+//! [`Status`] of a session, and its form on the wire.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,10 @@ use gantry_tool::Label;
 use crate::child::{Child, Payer};
 use crate::entry::{Question, UserAsked};
 
-/// How a session is.
+/// The status of a session.
+///
+/// The wire has [`SessionStatus`], which is built here and nowhere else. This type keeps labels, paths and usage
+/// typed, and has the payer, which is internal.
 #[derive(Debug, Clone)]
 pub struct Status {
     pub session_key: String,
@@ -25,11 +28,11 @@ pub struct Status {
     pub usage: Usage,
     pub labels: Vec<Label>,
     pub questions: Vec<Question>,
-    /// What the agent asks its user.
+    /// The agent's open questions to its user.
     pub asks: Vec<UserAsked>,
-    /// What it is limited to, if it is a child.
+    /// Its limits, if it is a child.
     pub child: Option<Box<Child>>,
-    /// Who pays for the run under way.
+    /// The account of the run in progress.
     pub payer: Payer,
 }
 
@@ -60,17 +63,17 @@ impl From<Status> for SessionStatus {
             labels: status.labels.iter().map(label).collect(),
             questions: status.questions,
             asks: status.asks,
-            child: status.child.and_then(|child| serde_json::to_value(child).ok()),
+            child: status.child.map(|child| Box::new((*child).into())),
         }
     }
 }
 
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let running = if self.running.is_some() { "a run is under way" } else { "no run is under way" };
+        let running = if self.running.is_some() { "a run is in progress" } else { "no run is in progress" };
         write!(
             f,
-            "{} with {}: {running}, {} waiting, {} messages in the conversation, {} tokens in and {} out so far",
+            "{} with {}: {running}, {} messages waiting, {} messages in the conversation, {} input tokens and {} output tokens used",
             self.session_key,
             self.model,
             self.queued,

@@ -1,10 +1,10 @@
-//! `/v1/chat/completions`: agents for programs that speak OpenAI's interface. A model's name is an agent's.
+//! `/v1/chat/completions`: agents for programs that use OpenAI's interface. The model's name is the agent's name.
 //!
-//! The agent has its own tools and its own prompt; the caller's are not taken. Without the header `Gantry-Session` every request
-//! is a conversation of its own, which ends with its answer.
+//! The agent uses its own tools and prompt; the caller's tools are rejected. Without the header `Gantry-Session` every
+//! request is a separate conversation, which ends with its answer.
 //!
-//! Clients repeat requests that fail with 408, 409, 429 or 5xx by themselves. A run may have had effects, so nothing that
-//! follows one is answered with these.
+//! Clients retry requests that fail with 408, 409, 429 or 5xx. A run may have had effects, so after a run these codes are
+//! not used.
 
 mod waiting;
 
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_domain::http::{AfterRun, Named, json_response, problem, refusal_response};
 use gantry_domain::{Identity, RequestContext};
-use gantry_protocol::MessageParams;
+use gantry_protocol::{MessageParams, SessionEvent};
 use gantry_tool::nearest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -28,18 +28,17 @@ use tokio::sync::broadcast::error::RecvError;
 use uuid::Uuid;
 
 use super::sessions::{KEEP_ALIVE, STILL_THERE, parsed, stream_response};
-use crate::event::Event;
 use crate::key::SessionKey;
 use crate::sessions::{MAX_MESSAGE_BYTES, Sent, Sessions};
 use crate::sessions_api::{Part, SessionsApi};
 use crate::slash::Slash;
 use waiting::Waiting;
 
-/// What is understood of a request; what else a client sends is passed over, but for tools.
+/// The supported fields of a request. Other fields are ignored, except for tools, which are rejected.
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct CompletionRequest {
     model: String,
-    messages: Vec<Said>,
+    messages: Vec<ChatMessage>,
     #[serde(default)]
     stream: bool,
     #[serde(default)]
@@ -55,7 +54,7 @@ struct StreamOptions {
 }
 
 #[derive(Debug, Deserialize)]
-struct Said {
+struct ChatMessage {
     role: String,
     #[serde(default)]
     content: Content,
@@ -120,20 +119,20 @@ pub(super) async fn complete(
     Extension(identity): Extension<Identity>,
     request: Request,
 ) -> Response {
-    let (asked, headers, _room) = match parsed::<Asked>(&context, &identity, request).await {
+    let (body, headers, _room) = match parsed::<CompletionRequest>(&context, &identity, request).await {
         Ok(parsed) => parsed,
         Err(refused) => return *refused,
     };
-    if !api.sessions.agents().contains_key(&asked.model) {
-        return no_such_model(&api, &asked.model);
+    if !api.sessions.agents().contains_key(&body.model) {
+        return no_such_model(&api, &body.model);
     }
     let session = headers.get("gantry-session").map(|value| value.to_str().unwrap_or_default());
     let (key, kept) = match session {
         Some(word) if word.starts_with("agent:") => (word.to_owned(), true),
-        Some(word) => (format!("agent:{}:{word}", asked.model), true),
-        None => (format!("agent:{}:completions:{}", asked.model, Uuid::now_v7().simple()), false),
+        Some(word) => (format!("agent:{}:{word}", body.model), true),
+        None => (format!("agent:{}:completions:{}", body.model, Uuid::now_v7().simple()), false),
     };
-    let text = match said(&asked, kept) {
+    let text = match message_text(&body, kept) {
         Ok(text) => text,
         Err(why) => return problem(StatusCode::BAD_REQUEST, "invalid_input", &why, None),
     };
@@ -141,33 +140,38 @@ pub(super) async fn complete(
         Ok(found) => found,
         Err(refusal) => return refusal_response(&refusal),
     };
-    if key.agent != asked.model {
-        let why = format!("the session is one of {:?}, and the model is {:?}", key.agent, asked.model);
+    if key.agent != body.model {
+        let why =
+            format!("the session belongs to the agent {:?}, and the model is {:?}", key.agent, body.model);
         return problem(
             StatusCode::BAD_REQUEST,
             "invalid_input",
             &why,
-            Some("name the session's own agent as the model"),
+            Some("use the session's agent as the model"),
         );
     }
     let before = Tokens::of(sessions, &key).await;
     let events = sessions.listen(&key);
     let params = MessageParams { message: text, ..MessageParams::default() };
-    let labels = if kept { Vec::new() } else { api.answers.labels(earlier(&asked)) };
-    let message = match api.say_with(&identity, sessions, &key, params, labels).await {
+    let labels = if kept { Vec::new() } else { api.answers.labels(earlier_answers(&body)) };
+    let message = match api.send_labelled(&identity, sessions, &key, params, labels).await {
         Ok(Sent::Accepted { message }) => message,
         Ok(_) => {
-            return problem(StatusCode::BAD_REQUEST, "invalid_input", "commands are not taken here", None);
+            return problem(
+                StatusCode::BAD_REQUEST,
+                "invalid_input",
+                "commands are not supported here",
+                None,
+            );
         }
         Err(refusal) => return refusal_response(&refusal),
     };
     let guard = Guard { sessions: sessions.clone(), key: key.clone(), is_armed: !kept };
     let api = api.clone();
-    let answer =
-        Answering { api, sessions: guard.sessions.clone(), key, message, model: asked.model, before };
+    let answer = Answering { api, sessions: guard.sessions.clone(), key, message, model: body.model, before };
     let session = HeaderValue::from_str(&answer.key.key);
-    let mut response = match asked.stream {
-        true => streamed(answer, events, guard, asked.stream_options.include_usage),
+    let mut response = match body.stream {
+        true => streamed(answer, events, guard, body.stream_options.include_usage),
         false => whole(answer, events, guard).await,
     };
     if let Ok(session) = session {
@@ -186,30 +190,30 @@ fn no_such_model(api: &SessionsApi, name: &str) -> Response {
     problem(StatusCode::NOT_FOUND, "model_not_found", &format!("unknown agent {name:?}{mean}"), Some(hint))
 }
 
-/// What is said to the agent: the last message; in a conversation of its own, with what was said before it.
-fn said(asked: &Asked, kept: bool) -> Result<String, String> {
-    if !asked.tools.is_empty() {
+/// Returns the message for the agent: the last message. A separate conversation also gets the earlier messages.
+fn message_text(body: &CompletionRequest, kept: bool) -> Result<String, String> {
+    if !body.tools.is_empty() {
         return Err("an agent has its own tools; leave \"tools\" out".into());
     }
-    let mut texts = Vec::with_capacity(asked.messages.len());
-    for message in &asked.messages {
+    let mut texts = Vec::with_capacity(body.messages.len());
+    for message in &body.messages {
         texts.push((message.role.as_str(), text(&message.content)?));
     }
     let Some((("user", last), before)) = texts.split_last().map(|(last, before)| ((last.0, &last.1), before))
     else {
-        return Err("the last message has to be the user's".into());
+        return Err("the last message must have the role user".into());
     };
     if kept || before.is_empty() {
         return Ok(last.clone());
     }
     let before: Vec<String> = before.iter().map(|(role, text)| format!("{role}: {text}")).collect();
-    Ok(format!("[What was said before]\n{}\n[End of what was said before]\n\n{last}", before.join("\n")))
+    Ok(format!("[Earlier messages]\n{}\n[End of the earlier messages]\n\n{last}", before.join("\n")))
 }
 
-/// What is not the caller's own of what was said before: answers, which carry the labels of the run that gave them.
-fn earlier(asked: &Asked) -> impl Iterator<Item = String> {
+/// Returns the earlier answers, which carry the labels of the run that gave them.
+fn earlier_answers(body: &CompletionRequest) -> impl Iterator<Item = String> {
     let own = ["user", "system", "developer"];
-    let theirs = asked.messages.iter().filter(move |message| !own.contains(&message.role.as_str()));
+    let theirs = body.messages.iter().filter(move |message| !own.contains(&message.role.as_str()));
     theirs.map(|message| text(&message.content).unwrap_or_default())
 }
 
@@ -222,7 +226,7 @@ fn text(content: &Content) -> Result<String, String> {
                 .iter()
                 .map(|part| match part.kind.as_str() {
                     "text" => Ok(part.text.as_str()),
-                    other => Err(format!("{other:?} is not understood here; send text")),
+                    other => Err(format!("content of type {other:?} is not supported; send text")),
                 })
                 .collect();
             Ok(texts?.join("\n"))
@@ -236,11 +240,11 @@ struct Answering {
     key: SessionKey,
     message: String,
     model: String,
-    /// What the session had used before this message.
+    /// The tokens that the session had used before this message.
     before: Tokens,
 }
 
-/// What a session has used so far.
+/// The tokens that a session has used.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tokens {
     prompt: u64,
@@ -265,8 +269,8 @@ impl Answering {
         format!("chatcmpl-{}", self.message)
     }
 
-    /// The caller will say it again, as a part of what was said before.
-    async fn note(&self, text: &str) {
+    /// Remembers the labels of an answer, because the caller will send it again.
+    async fn remember(&self, text: &str) {
         let status = self.sessions.status(&self.key).await;
         if let Ok(status) = status {
             self.api.answers.note(text, &status.labels);
@@ -289,7 +293,7 @@ impl Answering {
     }
 }
 
-/// Nobody waits for the answer of a conversation that has no name: its run ends with the request.
+/// Stops the run of a separate conversation when its request is cancelled.
 struct Guard {
     sessions: Sessions,
     key: SessionKey,
@@ -300,27 +304,25 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if self.is_armed {
             let (sessions, key) = (self.sessions.clone(), self.key.clone());
-            tokio::spawn(
-                async move { sessions.command(&key, Slash::Stop, "the caller, who went away").await },
-            );
+            tokio::spawn(async move { sessions.command(&key, Slash::Stop, "the caller's disconnect").await });
         }
     }
 }
 
-/// What ends a request: its message is settled, or the run waits for a person.
+/// The end of a request: its message is settled, or the run waits for a person.
 enum Outcome {
-    Settled(Event),
+    Settled(SessionEvent),
     Waits(Waiting),
 }
 
-async fn outcome(answer: &Answering, mut events: Receiver<Arc<Event>>) -> Outcome {
-    // A question that was open before this message is not asked again.
+async fn outcome(answer: &Answering, mut events: Receiver<Arc<SessionEvent>>) -> Outcome {
+    // A question that was already open is not published again.
     if let Some(waiting) = Waiting::open(&answer.sessions, &answer.key).await {
         return Outcome::Waits(waiting);
     }
     loop {
         match events.recv().await {
-            Ok(event) if event.settles(&answer.message) || *event == Event::Suspended => {
+            Ok(event) if event.settles(&answer.message) || *event == SessionEvent::Suspended => {
                 return Outcome::Settled((*event).clone());
             }
             Ok(event) => {
@@ -328,7 +330,7 @@ async fn outcome(answer: &Answering, mut events: Receiver<Arc<Event>>) -> Outcom
                     return Outcome::Waits(waiting);
                 }
             }
-            // What was missed may have settled the message, or asked a question.
+            // The missed events may include the final event or a question.
             Err(RecvError::Lagged(_)) => {
                 if let Some(event) = answer.sessions.settled(&answer.key, &answer.message).await {
                     return Outcome::Settled(event);
@@ -337,16 +339,16 @@ async fn outcome(answer: &Answering, mut events: Receiver<Arc<Event>>) -> Outcom
                     return Outcome::Waits(waiting);
                 }
             }
-            Err(RecvError::Closed) => return Outcome::Settled(Event::Suspended),
+            Err(RecvError::Closed) => return Outcome::Settled(SessionEvent::Suspended),
         }
     }
 }
 
-async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard) -> Response {
+async fn whole(answer: Answering, events: Receiver<Arc<SessionEvent>>, mut guard: Guard) -> Response {
     let outcome = outcome(&answer, events).await;
     guard.is_armed = false;
     let text = match outcome {
-        Outcome::Settled(Event::Final { text, .. }) => text,
+        Outcome::Settled(SessionEvent::Final { text, .. }) => text,
         Outcome::Waits(waiting) => waiting.message(&answer.key),
         Outcome::Settled(other) => {
             let mut response = json_response(StatusCode::UNPROCESSABLE_ENTITY, &failure(&other));
@@ -354,7 +356,7 @@ async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard
             return response;
         }
     };
-    answer.note(&text).await;
+    answer.remember(&text).await;
     let message = json!({"role": "assistant", "content": text});
     let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
     json_response(
@@ -366,12 +368,12 @@ async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard
     )
 }
 
-/// OpenAI's error object for a run that has no answer.
-fn failure(event: &Event) -> Value {
+/// OpenAI's error object for a run without an answer.
+fn failure(event: &SessionEvent) -> Value {
     let message = match event {
-        Event::Error { message, .. } => message.clone(),
-        Event::Stopped { by, .. } => format!("the run was stopped by {by}"),
-        _ => "the gateway is stopping; the run continues when it is back".to_owned(),
+        SessionEvent::Error { message, .. } => message.clone(),
+        SessionEvent::Stopped { by, .. } => format!("the run was stopped by {by}"),
+        _ => "the gateway is stopping; the run resumes after the restart".to_owned(),
     };
     error_object("agent_failed", &message)
 }
@@ -380,22 +382,27 @@ fn error_object(code: &str, message: &str) -> Value {
     json!({"error": {"message": message, "type": "agent_error", "param": null, "code": code}})
 }
 
-/// Where a stream of chunks stands.
+/// The state of a stream of chunks.
 struct Streaming {
     answer: Answering,
-    events: Receiver<Arc<Event>>,
+    events: Receiver<Arc<SessionEvent>>,
     guard: Guard,
     with_usage: bool,
-    /// Text of an earlier reply went out: the next one begins a paragraph.
+    /// Text of an earlier reply was sent, so the next text starts a paragraph.
     breaks: bool,
-    /// What was said so far.
-    said: String,
-    /// Whether questions that were open before this message were looked for.
-    has_looked: bool,
+    /// The text sent so far.
+    sent: String,
+    /// Whether open questions from before this message were checked.
+    has_checked: bool,
     is_over: bool,
 }
 
-fn streamed(answer: Answering, events: Receiver<Arc<Event>>, guard: Guard, with_usage: bool) -> Response {
+fn streamed(
+    answer: Answering,
+    events: Receiver<Arc<SessionEvent>>,
+    guard: Guard,
+    with_usage: bool,
+) -> Response {
     let first = answer.chunk(json!({"role": "assistant", "content": ""}), None);
     let streaming = Streaming {
         answer,
@@ -403,8 +410,8 @@ fn streamed(answer: Answering, events: Receiver<Arc<Event>>, guard: Guard, with_
         guard,
         with_usage,
         breaks: false,
-        said: String::new(),
-        has_looked: false,
+        sent: String::new(),
+        has_checked: false,
         is_over: false,
     };
     let rest = stream::unfold(streaming, |mut streaming| async move {
@@ -421,7 +428,7 @@ fn streamed(answer: Answering, events: Receiver<Arc<Event>>, guard: Guard, with_
 
 impl Streaming {
     async fn next(&mut self) -> String {
-        if !std::mem::replace(&mut self.has_looked, true)
+        if !std::mem::replace(&mut self.has_checked, true)
             && let Some(waiting) = Waiting::open(&self.answer.sessions, &self.answer.key).await
         {
             return self.waits(&waiting).await;
@@ -429,30 +436,32 @@ impl Streaming {
         loop {
             let event = match tokio::time::timeout(KEEP_ALIVE, self.events.recv()).await {
                 Ok(Ok(event)) => event,
-                // Words are missing, and nobody could tell where.
+                // Text is missing at an unknown place.
                 Ok(Err(RecvError::Lagged(_))) => {
                     self.is_over = true;
-                    let message = "the answer was not read as fast as it came, and a part of it is lost";
+                    let message = "the client read too slowly, and a part of the answer was lost";
                     return data(&error_object("too_slow", message)) + "data: [DONE]\n\n";
                 }
-                Ok(Err(RecvError::Closed)) => Arc::new(Event::Suspended),
+                Ok(Err(RecvError::Closed)) => Arc::new(SessionEvent::Suspended),
                 Err(_) => return STILL_THERE.to_owned(),
             };
             match &*event {
-                Event::Text { delta, .. } => {
+                SessionEvent::Text { delta, .. } => {
                     let before = if std::mem::take(&mut self.breaks) { "\n\n" } else { "" };
                     let content = format!("{before}{delta}");
-                    // Longer ones cannot be said again as a part of a message.
-                    if self.said.len() <= MAX_MESSAGE_BYTES {
-                        self.said.push_str(&content);
+                    // Longer answers cannot be sent again as a part of a message.
+                    if self.sent.len() <= MAX_MESSAGE_BYTES {
+                        self.sent.push_str(&content);
                     }
                     return self.answer.chunk(json!({ "content": content }), None);
                 }
-                Event::ToolStart { .. } | Event::Restart { .. } => self.breaks = !self.said.is_empty(),
-                event if event.settles(&self.answer.message) || *event == Event::Suspended => {
+                SessionEvent::ToolStart { .. } | SessionEvent::Restart { .. } => {
+                    self.breaks = !self.sent.is_empty()
+                }
+                event if event.settles(&self.answer.message) || *event == SessionEvent::Suspended => {
                     self.is_over = true;
                     self.guard.is_armed = false;
-                    self.answer.note(&self.said).await;
+                    self.answer.remember(&self.sent).await;
                     return self.last(event).await;
                 }
                 event => {
@@ -468,18 +477,18 @@ impl Streaming {
     async fn waits(&mut self, waiting: &Waiting) -> String {
         self.is_over = true;
         self.guard.is_armed = false;
-        let before = if self.said.is_empty() { "" } else { "\n\n" };
+        let before = if self.sent.is_empty() { "" } else { "\n\n" };
         let content = format!("{before}{}", waiting.message(&self.answer.key));
-        self.said.push_str(&content);
-        self.answer.note(&self.said).await;
-        let asked = self.answer.chunk(json!({ "content": content }), None);
+        self.sent.push_str(&content);
+        self.answer.remember(&self.sent).await;
+        let question = self.answer.chunk(json!({ "content": content }), None);
         let end = self.answer.chunk(json!({}), Some("stop"));
-        self.ended(asked + &end).await
+        self.ended(question + &end).await
     }
 
-    async fn last(&self, event: &Event) -> String {
+    async fn last(&self, event: &SessionEvent) -> String {
         let frames = match event {
-            Event::Final { .. } => self.answer.chunk(json!({}), Some("stop")),
+            SessionEvent::Final { .. } => self.answer.chunk(json!({}), Some("stop")),
             other => data(&failure(other)),
         };
         self.ended(frames).await

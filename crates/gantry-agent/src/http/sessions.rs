@@ -1,4 +1,4 @@
-//! `/v1/sessions`: messages to agents, with what happens as server-sent events.
+//! `/v1/sessions`: messages to agents, with events as server-sent events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::event::Event;
 use crate::key::SessionKey;
 use crate::sessions::{Sent, Sessions};
 use crate::sessions_api::{MAX_HISTORY, Part, SessionsApi, settled};
 
-/// A comment on a stream that is silent, so that nobody on the way gives it up.
+/// The interval of comments on a silent stream. They keep proxies from closing it.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) const STILL_THERE: &str = ": still there\n\n";
 const LISTED: u32 = 100;
@@ -97,7 +96,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Takes a message in. With `Accept: text/event-stream` the answer is what happens, as it happens; else what settled it.
+/// Accepts a message. With `Accept: text/event-stream` the response is a stream of events, else the final event.
 pub(super) async fn message(
     State(context): State<RequestContext>,
     Extension(api): Extension<Arc<SessionsApi>>,
@@ -115,9 +114,9 @@ pub(super) async fn message(
     };
     let events = sessions.listen(&key);
     let streams = wants_stream(&headers);
-    let said = api.say(&identity, sessions, &key, params).await;
+    let sent = api.send(&identity, sessions, &key, params).await;
     drop(share);
-    match said {
+    match sent {
         Ok(Sent::Accepted { message }) if streams => {
             stream_until_settled(events, sessions.clone(), key, message)
         }
@@ -132,8 +131,8 @@ pub(super) async fn message(
         Ok(Sent::Settled { message, event }) => {
             json_response(StatusCode::OK, &settled(&key, &message, &event))
         }
-        Ok(Sent::Command(told)) => {
-            json_response(StatusCode::OK, &SendResult::Command { session_key: key.key, told })
+        Ok(Sent::Command(text)) => {
+            json_response(StatusCode::OK, &SendResult::Command { session_key: key.key, text })
         }
         Err(refusal) => refusal_response(&refusal),
     }
@@ -146,7 +145,7 @@ fn answered<T: Serialize>(answer: Result<T, Refusal>) -> Response {
     }
 }
 
-/// What was sent, and the room that it takes.
+/// Parses the body, and returns the memory reservation for it.
 pub(super) async fn parsed<T: DeserializeOwned>(
     context: &RequestContext,
     identity: &Identity,
@@ -155,7 +154,7 @@ pub(super) async fn parsed<T: DeserializeOwned>(
     let (parts, body) = request.into_parts();
     let Taken { bytes, share } = read_body(&context.quota.of(identity), body).await?;
     let params = serde_json::from_slice(&bytes).map_err(|err| {
-        let message = format!("the body is not what is expected here: {err}");
+        let message = format!("invalid body: {err}");
         Box::new(problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None))
     })?;
     Ok((params, parts.headers, share))
@@ -167,28 +166,30 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 }
 
 pub(super) async fn until_settled(
-    mut events: Receiver<Arc<Event>>,
+    mut events: Receiver<Arc<SessionEvent>>,
     sessions: &Sessions,
     key: &SessionKey,
     message: &str,
-) -> Event {
+) -> SessionEvent {
     loop {
         match events.recv().await {
-            Ok(event) if event.settles(message) || *event == Event::Suspended => return (*event).clone(),
+            Ok(event) if event.settles(message) || *event == SessionEvent::Suspended => {
+                return (*event).clone();
+            }
             Ok(_) => {}
-            // What settled it may be among what was missed.
+            // The missed events may include the final event.
             Err(RecvError::Lagged(_)) => {
                 if let Some(event) = sessions.settled(key, message).await {
                     return event;
                 }
             }
-            Err(RecvError::Closed) => return Event::Suspended,
+            Err(RecvError::Closed) => return SessionEvent::Suspended,
         }
     }
 }
 
 fn stream_until_settled(
-    events: Receiver<Arc<Event>>,
+    events: Receiver<Arc<SessionEvent>>,
     sessions: Sessions,
     key: SessionKey,
     message: String,
@@ -204,7 +205,9 @@ fn stream_until_settled(
                 return None;
             }
             let (frame, is_over) = match tokio::time::timeout(KEEP_ALIVE, events.recv()).await {
-                Ok(Ok(event)) => (frame(&event), event.settles(&message) || *event == Event::Suspended),
+                Ok(Ok(event)) => {
+                    (frame(&event), event.settles(&message) || *event == SessionEvent::Suspended)
+                }
                 Ok(Err(RecvError::Lagged(missed))) => {
                     let missed = server_event(&SessionEvent::Missed { events: missed });
                     match sessions.settled(&key, &message).await {
@@ -237,11 +240,11 @@ fn accepted(key: &SessionKey, message: &str) -> String {
     server_event(&SessionEvent::Accepted { session_key, message_id })
 }
 
-fn frame(event: &Event) -> String {
-    server_event(&event.clone().into())
+fn frame(event: &SessionEvent) -> String {
+    server_event(event)
 }
 
-/// JSON has no line breaks of its own, so one line of data holds it.
+/// Formats an event. JSON has no line breaks, so one line of data holds it.
 fn server_event(event: &SessionEvent) -> String {
     let data = serde_json::to_string(event).unwrap_or_default();
     format!("event: {}\ndata: {data}\n\n", event.name())

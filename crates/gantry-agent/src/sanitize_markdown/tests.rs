@@ -9,22 +9,22 @@ fn whole(text: &str) -> String {
     super::whole(text, WHY)
 }
 
-/// As [`whole`], without the note, which must be there when something is different, and only then.
-fn shown(text: &str) -> String {
-    let shown = whole(text);
-    match shown.split_once("\n\n[pictures") {
+/// As [`whole`], without the note, which must be present exactly if the text was changed.
+fn sanitized(text: &str) -> String {
+    let output = whole(text);
+    match output.split_once("\n\n[images") {
         Some((before, _)) => {
-            assert_ne!(before, text, "something looks different, or the note is wrong");
+            assert_ne!(before, text, "the text was changed, or the note is wrong");
             before.to_owned()
         }
         None => {
-            assert_eq!(shown, text, "what is different is said");
-            shown
+            assert_eq!(output, text, "a change has a note");
+            output
         }
     }
 }
 
-/// What readers of Markdown would fetch.
+/// Returns what Markdown parsers would fetch.
 fn fetched(markdown: &str, options: Options) -> Vec<String> {
     let fetches = |event| match event {
         Event::Start(Tag::Image { dest_url, .. }) => Some(format!("picture {dest_url}")),
@@ -37,15 +37,15 @@ fn fetched(markdown: &str, options: Options) -> Vec<String> {
     Parser::new_ext(markdown, options).filter_map(fetches).collect()
 }
 
-/// Readers differ in what they understand.
+/// Parsers support different extensions.
 fn dialects() -> [Options; 4] {
     let all = Options::all();
     [Options::empty(), all, all - Options::ENABLE_OLD_FOOTNOTES, Options::ENABLE_TABLES | Options::ENABLE_GFM]
 }
 
 #[test]
-fn pictures_and_tags_stand_as_text() {
-    for (said, is_shown) in [
+fn images_and_tags_become_text() {
+    for (text, expected) in [
         ("![x](http://c/?k)", r"!\[x](http://c/?k)"),
         ("a ![x](<http://c/?k> \"t\") b", "a !\\[x](< http://c/?k> \"t\") b"),
         ("![x][r]\n\n[r]: http://c/?k", "!\\[x][r]\n\n[r]: http://c/?k"),
@@ -64,7 +64,7 @@ fn pictures_and_tags_stand_as_text() {
         ("```mermaid\nA[<img src=u>]\n```", "```text mermaid\nA[< img src=u>]\n```"),
         ("- ~~~ {.Mermaid}\n  x\n", "- ~~~ text {.Mermaid}\n  x\n"),
         ("a\n```html\n<img src=u>\n```", "a\n```text html\n<img src=u>\n```"),
-        // Not surely code.
+        // Ambiguous code.
         ("```\n![x](u)\n```", "```\n!\\[x](u)\n```"),
         ("`a\nb` ![x](u) `", "`a\nb` !\\[x](u) `"),
         ("\\` ![x](u) `", "\\` !\\[x](u) `"),
@@ -76,13 +76,13 @@ fn pictures_and_tags_stand_as_text() {
         ("\n+++\n```a\n+++\n![x](u)", "\n+++\n```a\n+++\n!\\[x](u)"),
         ("$$\n```\n$$\n![x](u)", "$$\n```\n$$\n!\\[x](u)"),
     ] {
-        assert_eq!(shown(said), is_shown, "{said:?}");
+        assert_eq!(sanitized(text), expected, "{text:?}");
     }
 }
 
 #[test]
-fn what_nobody_fetches_and_code_stay_as_they_are() {
-    for said in [
+fn code_and_text_that_fetches_nothing_stay_unchanged() {
+    for text in [
         "Hello! [A link](http://c/), 1 < 2, a <- b, and so on!",
         "use `vec![1, 2](x)` here",
         "use ``a ` b![0]`` and `Vec<String>`, then `<img src=x>`",
@@ -91,14 +91,14 @@ fn what_nobody_fetches_and_code_stay_as_they_are() {
         "one `a` two\nthree `b![c]`\n\nfour",
         "wow!\n[x]",
     ] {
-        assert_eq!(whole(said), said);
+        assert_eq!(whole(text), text);
     }
 }
 
 #[test]
-fn no_more_is_held_than_has_to_be() {
-    let mut harmless = MarkdownSanitizer::new(true);
-    for (said, now) in [
+fn only_ambiguous_spans_are_held_back() {
+    let mut sanitizer = MarkdownSanitizer::new(true);
+    for (text, now) in [
         ("Hel", "Hel"),
         ("lo!", "lo!"),
         (" `a!", " `a!"),
@@ -108,21 +108,21 @@ fn no_more_is_held_than_has_to_be() {
         ("<", "<"),
         ("b", " b"),
     ] {
-        assert_eq!(harmless.feed(said), now, "{said:?}");
+        assert_eq!(sanitizer.feed(text), now, "{text:?}");
     }
-    let mut harmless = MarkdownSanitizer::new(true);
-    harmless.feed("`![");
+    let mut sanitizer = MarkdownSanitizer::new(true);
+    sanitizer.feed("`![");
     let mut longest = 0;
     for _ in 0..10_000 {
-        harmless.feed("a");
-        longest = longest.max(harmless.held.as_ref().map_or(0, |(_, held)| held.len()));
+        sanitizer.feed("a");
+        longest = longest.max(sanitizer.held.as_ref().map_or(0, |(_, held)| held.len()));
     }
-    assert!(longest <= HELD_BYTES + 2 && harmless.held.is_none(), "{longest}");
-    assert!(harmless.finish(WHY).contains("an address could carry it out"));
+    assert!(longest <= HELD_BYTES + 2 && sanitizer.held.is_none(), "{longest}");
+    assert!(sanitizer.finish(WHY).contains("an address could leak it"));
 }
 
 #[test]
-fn what_goes_on_from_words_that_were_said_before_makes_nothing_of_them() {
+fn text_does_not_complete_an_image_or_tag_of_earlier_text() {
     for (before, next) in
         [("look!", "[x](u)"), ("a <", "img src=u>"), ("a ", "```\n![x](u)\n```"), ("`", " ![x](u) `")]
     {
@@ -134,14 +134,14 @@ fn what_goes_on_from_words_that_were_said_before_makes_nothing_of_them() {
 }
 
 #[test]
-fn the_note_names_the_steps_and_they_can_do_nothing() {
-    let mut harmless = MarkdownSanitizer::new(true);
-    harmless.feed("![x](u)");
-    let note = harmless.finish("both (web_fetch http://c/![y](http://c/))");
+fn note_names_the_steps_and_is_sanitized() {
+    let mut sanitizer = MarkdownSanitizer::new(true);
+    sanitizer.feed("![x](u)");
+    let note = sanitizer.finish("both (web_fetch http://c/![y](http://c/))");
     assert!(note.contains(r"web_fetch http://c/!\[y]"), "{note}");
 }
 
-/// Pieces that are something together.
+/// Pieces that have a meaning together.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "!",
@@ -218,7 +218,7 @@ fn pieces() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a test is to be is told by the environment")]
+#[expect(clippy::disallowed_methods, reason = "a test's size comes from the environment")]
 fn cases() -> u32 {
     if std::env::var("GANTRY_SOAK").is_ok_and(|soak| soak == "1") { 300_000 } else { 20_000 }
 }
@@ -227,7 +227,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_fetched_whatever_is_said(text in pieces()) {
+    fn sanitized_text_fetches_nothing(text in pieces()) {
         let shown = whole(&text);
         for options in dialects() {
             prop_assert_eq!(fetched(&shown, options), Vec::<String>::new(), "{:?}", shown);
@@ -235,13 +235,13 @@ proptest! {
     }
 
     #[test]
-    fn however_it_is_cut_the_same_is_shown(text in pieces(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
+    fn output_does_not_depend_on_how_the_stream_is_split(text in pieces(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
         let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).filter(|&at| text.is_char_boundary(at)).collect();
         at.extend([0, text.len()]);
         at.sort_unstable();
-        let mut harmless = MarkdownSanitizer::new(true);
-        let mut shown: String = at.windows(2).map(|cut| harmless.feed(&text[cut[0]..cut[1]])).collect();
-        shown += &harmless.finish(WHY);
+        let mut sanitizer = MarkdownSanitizer::new(true);
+        let mut shown: String = at.windows(2).map(|cut| sanitizer.feed(&text[cut[0]..cut[1]])).collect();
+        shown += &sanitizer.finish(WHY);
         prop_assert_eq!(shown, whole(&text));
     }
 }

@@ -1,4 +1,4 @@
-//! A world without a disk, a model or tools that performs what the step says, by dice, and crashes when the dice say so.
+//! A simulation without disk, model and tools. It performs the steps with random outcomes and crashes at random.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::*;
 use crate::context::Window;
-use crate::entry::{Answer, CallResult, Incoming, Question};
+use crate::entry::{ApprovalDecision, CallResult, Incoming, Question};
 use crate::state::CallStatus;
 
 const LIMITS: Limits = Limits { requests: 12, window: Window { tokens: 4_000, reserved: 500 } };
-/// Steps after which a session that is still busy is stuck.
+/// A session that is still busy after this many steps is stuck.
 const PATIENCE: usize = 3_000;
 
 struct World {
@@ -20,18 +20,18 @@ struct World {
     state: State,
     dice: Vec<u8>,
     at: usize,
-    /// What is under way in the process that lives.
-    flying: Vec<String>,
+    /// The calls that run in the current process.
+    running: Vec<String>,
     asking: bool,
-    /// Questions that somebody in it waits for.
+    /// Questions that calls of the current process wait for.
     waiting: HashSet<String>,
-    /// How often each call that changes something had its effect.
+    /// The number of effects of each call that is not read-only.
     effects: HashMap<String, u32>,
     sent: HashSet<String>,
     settled: HashMap<String, u32>,
     names: u32,
-    /// A journal that nobody could have written makes requests that nobody should see.
-    sound: bool,
+    /// The journal has a possible order. An impossible one makes invalid requests.
+    is_possible: bool,
 }
 
 impl World {
@@ -41,18 +41,18 @@ impl World {
             state: State::default(),
             dice,
             at: 0,
-            flying: Vec::new(),
+            running: Vec::new(),
             asking: false,
             waiting: HashSet::new(),
             effects: HashMap::new(),
             sent: HashSet::new(),
             settled: HashMap::new(),
             names: 0,
-            sound: true,
+            is_possible: true,
         }
     }
 
-    /// The next throw; nought when all are thrown, which lets things come to an end.
+    /// Returns the next random number, or 0 when all are used, so that the simulation ends.
     fn throw(&mut self, sides: u8) -> u8 {
         self.at += 1;
         self.dice.get(self.at - 1).map_or(0, |die| die % sides)
@@ -75,17 +75,17 @@ impl World {
         }
     }
 
-    /// All that is not in the journal is gone.
+    /// Drops everything that is not in the journal.
     fn crash(&mut self) {
-        self.flying.clear();
+        self.running.clear();
         self.waiting.clear();
         self.asking = false;
         self.state = State::fold(self.journal.clone());
         let left = recover(&self.state);
         self.append(left);
-        assert!(recover(&self.state).is_empty(), "a second start finds nothing to mend");
+        assert!(recover(&self.state).is_empty(), "a second start has nothing to recover");
         let waits = self.state.calls().iter().all(|call| !matches!(call.status, CallStatus::Begun { .. }));
-        assert!(waits, "nothing counts as under way in a process that has just begun");
+        assert!(waits, "no call counts as running in a new process");
     }
 
     fn live(&mut self) {
@@ -93,7 +93,7 @@ impl World {
             match self.throw(16) {
                 1 => self.crash(),
                 2 if self.at < self.dice.len() => {
-                    // Now and then somebody says the same again.
+                    // Sometimes a message is repeated.
                     let again = self.throw(4) == 1;
                     let id = if again { "first".to_owned() } else { self.name("message") };
                     self.sent.insert(id.clone());
@@ -101,7 +101,7 @@ impl World {
                 }
                 3 if self.state.run.is_some() => {
                     self.append(vec![Entry::StopAsked { by: "user".into() }]);
-                    self.flying.clear();
+                    self.running.clear();
                     self.asking = false;
                 }
                 4 => self.answer_question(),
@@ -112,7 +112,7 @@ impl World {
                 Step::Idle => {}
                 Step::Record(entries) => self.append(entries),
                 Step::Ask => {
-                    if self.sound {
+                    if self.is_possible {
                         check_messages(&self.state.messages);
                     }
                     self.append(vec![Entry::RequestBegun { model: "m".into() }]);
@@ -154,13 +154,13 @@ impl World {
         if !read_only {
             *self.effects.entry(call.to_owned()).or_default() += 1;
         }
-        self.flying.push(call.to_owned());
+        self.running.push(call.to_owned());
     }
 
     fn ask(&mut self, call: &str) {
         let known = self.state.call(call).and_then(|call| call.questions.first().cloned());
         let asked = match known {
-            Some(asked) if asked.answer.is_some() => return self.flying.push(call.to_owned()),
+            Some(asked) if asked.answer.is_some() => return self.running.push(call.to_owned()),
             Some(asked) => asked.question,
             None => question(&self.name("question"), call),
         };
@@ -170,8 +170,8 @@ impl World {
 
     fn answer_question(&mut self) {
         let Some(question) = self.state.open_questions().next().cloned() else { return };
-        let answer = if self.throw(2) == 0 { Answer::Yes } else { Answer::No };
-        let allowed = answer == Answer::Yes;
+        let answer = if self.throw(2) == 0 { ApprovalDecision::Yes } else { ApprovalDecision::No };
+        let allowed = answer == ApprovalDecision::Yes;
         let waits = self.waiting.remove(&question.id);
         self.append(vec![Entry::ApprovalAnswered {
             question: question.id,
@@ -185,7 +185,7 @@ impl World {
         let begun = self.state.call(&question.call).map(|call| call.status.clone());
         match begun {
             Some(CallStatus::Begun { read_only, .. }) if allowed => self.begin(&question.call, read_only),
-            Some(CallStatus::Begun { .. }) => self.flying.push(question.call),
+            Some(CallStatus::Begun { .. }) => self.running.push(question.call),
             _ => {}
         }
     }
@@ -200,7 +200,7 @@ impl World {
             };
             return self.append(vec![entry]);
         }
-        if let Some(call) = self.flying.pop() {
+        if let Some(call) = self.running.pop() {
             let text = "x".repeat(usize::from(self.throw(200)) * 10);
             let result = CallResult {
                 content: vec![Block::text(text)],
@@ -210,7 +210,7 @@ impl World {
             };
             return self.append(vec![Entry::CallEnded { call, result }]);
         }
-        // Only a question is left, or a call that a crash and an answer had left begun.
+        // Only a question is left, or a call that a crash and an answer left as started.
         let is_asked = self.state.open_questions().next().is_some();
         if is_asked { self.answer_question() } else { self.crash() }
     }
@@ -219,7 +219,7 @@ impl World {
         let calls = self.throw(4);
         let mut content: Vec<Block> = Vec::new();
         if self.throw(3) > 0 {
-            content.push(Block::text("said"));
+            content.push(Block::text("text"));
         }
         for _ in 0..calls {
             let id = self.name("call");
@@ -270,13 +270,13 @@ fn question(id: &str, call: &str) -> Question {
     }
 }
 
-/// What every provider wants: sides alternate, the user begins, every call has its result in the very next message.
+/// Checks what every provider requires: roles alternate, the user starts, and every call has its result in the next message.
 fn check_messages(messages: &[Message]) {
     assert_eq!(messages.first().map(|first| first.role), Some(Role::User));
     let mut open: HashSet<&str> = HashSet::new();
     let mut before = Role::Assistant;
     for message in messages {
-        assert_ne!(message.role, before, "sides alternate: {messages:#?}");
+        assert_ne!(message.role, before, "roles must alternate: {messages:#?}");
         before = message.role;
         assert!(!message.content.is_empty());
         if message.role == Role::Assistant {
@@ -302,10 +302,10 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens and whenever the process ends: every message is settled once, nothing has its effect twice, no
-    /// request is one that a provider would refuse, and everything comes to an end.
+    /// With any events and crashes, every message is settled once, no effect happens twice, every request is valid, and the
+    /// session becomes idle.
     #[test]
-    fn any_life_with_any_crashes_comes_to_its_end(dice in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn every_session_with_crashes_settles_each_message_once(dice in prop::collection::vec(any::<u8>(), 0..400)) {
         let mut world = World::new(dice);
         world.append(vec![Entry::MessageIn(incoming("first"))]);
         world.sent.insert("first".into());
@@ -318,15 +318,15 @@ proptest! {
         }
         prop_assert!(!world.state.has_work());
         check_messages_at_rest(&world.state.messages);
-        // The journal tells the same story when it is read back from text.
+        // The journal folds to the same state when it is read from text.
         let text: Vec<String> = world.journal.iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
         let read = text.iter().map(|text| serde_json::from_str::<Entry>(text).unwrap());
         prop_assert_eq!(State::fold(read), world.state);
     }
 
-    /// Any beginning of any journal can be taken up.
+    /// Every prefix of a journal can be resumed.
     #[test]
-    fn any_prefix_resumes(dice in prop::collection::vec(any::<u8>(), 0..200), cut in any::<prop::sample::Index>()) {
+    fn every_prefix_of_a_journal_resumes(dice in prop::collection::vec(any::<u8>(), 0..200), cut in any::<prop::sample::Index>()) {
         let mut world = World::new(dice);
         world.append(vec![Entry::MessageIn(incoming("first"))]);
         world.live();
@@ -339,9 +339,9 @@ proptest! {
         prop_assert!(!again.state.has_work());
     }
 
-    /// Entries that make no sense where they stand do no harm.
+    /// Entries in an impossible order are ignored.
     #[test]
-    fn any_order_of_entries_folds(dice in prop::collection::vec(any::<u8>(), 0..100), order in any::<u64>()) {
+    fn entries_in_any_order_fold(dice in prop::collection::vec(any::<u8>(), 0..100), order in any::<u64>()) {
         let mut world = World::new(dice);
         world.append(vec![Entry::MessageIn(incoming("first"))]);
         world.live();
@@ -354,13 +354,13 @@ proptest! {
         let mut again = World::new(Vec::new());
         again.journal = shuffled;
         again.names = 100_000;
-        again.sound = false;
+        again.is_possible = false;
         again.crash();
         again.live();
     }
 }
 
-/// As [`check_messages`], but the model may have had the last word.
+/// As [`check_messages`], but the last message may be the model's.
 fn check_messages_at_rest(messages: &[Message]) {
     let mut whole = messages.to_vec();
     if whole.last().is_none_or(|last| last.role == Role::Assistant) {

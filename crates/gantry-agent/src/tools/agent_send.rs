@@ -1,4 +1,4 @@
-//! `tool::agent_send` puts a message into another agent's inbox.
+//! `tool::agent_send` sends a message to another agent.
 
 use std::sync::Arc;
 
@@ -8,28 +8,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{AgentTools, Ctx, check_caller, check_message, check_self, sender, session_error};
-use crate::sessions::Said;
+use crate::sessions::NewMessage;
 
-/// Send a message to another agent. It is kept until the agent takes it up, in the order sent, and the agent sees who sent
-/// it. Does not wait for an answer; one comes as a message to you. At most 100 KB, and 10 messages a minute to the same
-/// agent.
+/// Send a message to another agent. Messages are stored and delivered in order, and the agent sees the sender. Does not wait
+/// for an answer; an answer arrives as a message to you. At most 100 KB, and 10 messages per minute to the same agent.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
     /// Your own id: your session's key or your agent's name.
     agent_id: String,
-    /// Who is to get it: the id of an agent that was begun, a session's key, or the name of a configured agent.
+    /// The receiver: the id of a child agent, a session's key, or the name of a configured agent.
     target_agent_id: String,
-    /// What to say, at most 100 KB.
+    /// The message, at most 100 KB.
     message: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Output {
-    /// It is in the other one's inbox, on disk.
+    /// The message is stored for the receiver.
     sent: bool,
-    /// Who gets it.
+    /// The receiver.
     target_agent_id: String,
 }
 
@@ -49,11 +48,11 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     check_message(&input.message)?;
     let key = sessions.inbox(&input.target_agent_id).await.map_err(session_error)?;
     if call.session.as_deref() == Some(key.key.as_str()) {
-        return Err(ToolError::input("this is you yourself; just say it in your answer"));
+        return Err(ToolError::input("you cannot send a message to yourself; put it into your answer"));
     }
     sessions.may_write(call, &key).map_err(session_error)?;
     let sender = sender(call);
-    let said = Said {
+    let message = NewMessage {
         text: format!("[message from {sender}]\n{}", input.message),
         // The same step after a restart sends the same message.
         id: call.step.as_ref().map(|step| format!("sent-{step}")),
@@ -63,6 +62,6 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         payer: sessions.payer(call).await.map_err(session_error)?,
         workspace: None,
     };
-    sessions.send(&key, said).await.map_err(session_error)?;
+    sessions.send(&key, message).await.map_err(session_error)?;
     Ok(Output { sent: true, target_agent_id: input.target_agent_id })
 }

@@ -1,4 +1,4 @@
-//! `tool::agent_spawn` begins a child that is made after a configured agent.
+//! `tool::agent_spawn` starts a child from a configured agent.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 use super::{AgentTools, Ctx, check_caller, check_self, note_labels, session_error};
 use crate::children::MAX_DEPTH;
 
-/// Begin a child agent made after a configured agent, give it a message and wait for its answer. It has at most your own
-/// tools and rights. Agents are begun at most 5 deep, and at most 20 work for one conversation at a time.
+/// Start a child agent from a configured agent, send it a message and wait for its answer. It has at most your own tools and
+/// rights. Child agents can be nested at most 5 deep, and at most 20 run for one conversation at a time.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
-    /// Name of the configured agent that it is made after.
+    /// The name of the configured agent.
     template: String,
     /// Your own id, if you want it checked: your session's key or your agent's name.
     parent_id: Option<String>,
-    /// What it is to do.
+    /// The task of the child.
     message: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Output {
-    /// The child's id: `tool::agent_send` reaches it there.
+    /// The child's id, for `tool::agent_send`.
     agent_id: String,
-    /// What it answered.
+    /// The child's answer.
     response: String,
-    /// How deep it is: 1 for a child of a conversation that is nobody's child.
+    /// The depth: 1 for a child of a conversation that is not a child itself.
     depth: u32,
 }
 
@@ -51,8 +51,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     if let Some(parent) = &input.parent_id {
         check_self(call, "parentId", parent)?;
     }
-    let begun = sessions.begin_made_after(call, &input.template, input.message).await;
-    let child = begun.map_err(session_error)?;
+    let started = sessions.start_from_template(call, &input.template, input.message).await;
+    let child = started.map_err(session_error)?;
     let (agent_id, depth) = (child.key.key.clone(), child.child.depth.min(MAX_DEPTH));
     let end = tokio::select! {
         biased;

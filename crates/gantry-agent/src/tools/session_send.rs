@@ -1,8 +1,9 @@
-//! `gsv__SessionSend` sends a message into another conversation.
+//! `gsv__SessionSend` sends a message to another session.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_protocol::SessionEvent;
 use gantry_tool::{Done, Effect, Label, Tool, ToolError, Toolset, done};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,16 +11,15 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{AgentTools, Ctx, check_caller, check_message, sender, session_error};
-use crate::event::Event;
-use crate::sessions::{Said, Sent};
+use crate::sessions::{NewMessage, Sent};
 
-/// Send a message into another session and wait for the answer to it. The agent there sees who sent it.
+/// Send a message to another session and wait for its answer. The agent there sees the sender.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
     /// The session, such as "main" or "agent:helper:main".
     session_key: String,
-    /// What to say.
+    /// The message.
     message: String,
     /// Seconds to wait for the answer, 0 to 120 (default 30); 0 does not wait.
     #[serde(default = "default_wait")]
@@ -30,13 +30,13 @@ struct Input {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Output {
-    /// The session that was written to.
+    /// The session that got the message.
     session_key: String,
-    /// The run that took the message up; the message's own id while none has.
+    /// The run that answers the message, or the message's id while no run has started.
     run_id: String,
-    /// `accepted` (nobody waited), `waiting` (no answer in time; it will come), `final`, `stopped` or `error`.
+    /// `accepted` (not waited for), `waiting` (no answer yet), `final`, `stopped` or `error`.
     status: &'static str,
-    /// The answer to this very message, or what went wrong.
+    /// The answer to this message, or the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     reply: Option<String>,
 }
@@ -62,7 +62,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     check_message(&input.message)?;
     let key = sessions.key(&input.session_key, Some(&call.agent)).map_err(session_error)?;
     if call.session.as_deref() == Some(key.key.as_str()) {
-        let own = "this is your own session; just say it in your answer";
+        let own = "this is your own session; put the message into your answer";
         return Err(ToolError::input(own));
     }
     sessions.may_write(call, &key).map_err(session_error)?;
@@ -71,7 +71,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     }
     let from = sender(call);
     let mut events = sessions.listen(&key);
-    let said = Said {
+    let message = NewMessage {
         text: format!("[message from {from}]\n{}", input.message),
         id: None,
         from: from.clone(),
@@ -80,8 +80,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
         payer: sessions.payer(call).await.map_err(session_error)?,
         workspace: None,
     };
-    let Sent::Accepted { message } = sessions.send(&key, said).await.map_err(session_error)? else {
-        return Err(ToolError::failed("the message was not taken in"));
+    let Sent::Accepted { message } = sessions.send(&key, message).await.map_err(session_error)? else {
+        return Err(ToolError::failed("the session did not accept the message"));
     };
     let sent = |status, run_id: String, reply| Output { session_key: key.key.clone(), run_id, status, reply };
     if wait.is_zero() {
@@ -91,7 +91,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
         loop {
             match events.recv().await {
                 Ok(event) if event.settles(&message) => return Some((*event).clone()),
-                Ok(event) if *event == Event::Suspended => return None,
+                Ok(event) if *event == SessionEvent::Suspended => return None,
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
             }
@@ -101,16 +101,18 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
         settled = tokio::time::timeout(wait, settled) => settled.ok().flatten(),
         () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
     };
-    // What the other one has read comes along with its answer.
+    // The other session's labels come with its answer.
     if let Ok(status) = sessions.status(&key).await
         && status.labels.contains(&Label::Untrusted)
     {
         call.findings.add(Label::Untrusted);
     }
     Ok(done(match settled {
-        Some(Event::Final { run, text, .. }) => sent("final", run, Some(text)),
-        Some(Event::Stopped { run, .. }) => sent("stopped", run, None),
-        Some(Event::Error { run, message: error, .. }) => sent("error", run.unwrap_or(message), Some(error)),
+        Some(SessionEvent::Final { run, text, .. }) => sent("final", run, Some(text)),
+        Some(SessionEvent::Stopped { run, .. }) => sent("stopped", run, None),
+        Some(SessionEvent::Error { run, message: error, .. }) => {
+            sent("error", run.unwrap_or(message), Some(error))
+        }
         _ => sent("waiting", message, None),
     }))
 }

@@ -1,4 +1,4 @@
-//! `gsv__SessionsList` lists conversations.
+//! `gsv__SessionsList` lists sessions.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use super::{AgentTools, Ctx, check_caller, session_error};
 use crate::key::SessionKey;
 use crate::sessions::Sessions;
 
-/// How much of a message is shown.
+/// Characters of a message in the list.
 const SHOWN_CHARS: usize = 2_000;
-/// How many of a session's last events are searched for its newest messages.
+/// The number of recent events that are searched for the newest messages.
 const SEARCHED_EVENTS: u32 = 400;
 
-/// List the sessions of the gateway's agents, the last active first.
+/// List the sessions of the gateway's agents. The most recently active session comes first.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
-    /// At most this many, 1 to 100 (default 20).
+    /// The highest number of sessions, 1 to 100 (default 20).
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 100))]
     limit: u32,
-    /// How many to skip (default 0).
+    /// The number of sessions to skip (default 0).
     #[serde(default)]
     offset: u32,
-    /// How many of the newest messages of each to include, 0 to 20 (default 0).
+    /// The number of newest messages of each session to include, 0 to 20 (default 0).
     #[serde(default)]
     #[schemars(range(max = 20))]
     message_limit: usize,
@@ -38,20 +38,20 @@ struct Input {
 struct Output {
     /// The sessions.
     sessions: Vec<ListedSession>,
-    /// How many there are in all.
+    /// The total number of sessions.
     total: u64,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ListedSession {
-    /// Its address.
+    /// The session's key.
     session_key: String,
-    /// Its name for people, if it has one.
+    /// Its label, for people.
     label: Option<String>,
     /// Milliseconds since 1970.
     last_activity: i64,
-    /// The newest messages, oldest first, if they were asked for.
+    /// The newest messages, oldest first, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<Vec<ListedMessage>>,
 }
@@ -60,7 +60,7 @@ struct ListedSession {
 struct ListedMessage {
     /// `user` or `assistant`.
     role: &'static str,
-    /// At most 2000 characters of it.
+    /// The first 2000 characters.
     text: String,
     /// Milliseconds since 1970.
     at: i64,
@@ -115,7 +115,7 @@ async fn newest_messages(
     Ok(messages)
 }
 
-/// The message or answer that an event holds.
+/// Returns the message or answer of an event.
 fn message(event: &JournalEvent) -> Option<ListedMessage> {
     let (role, text) = match serde_json::from_str(&event.data).ok()? {
         HistoryEntry::MessageIn { text, .. } => ("user", text),

@@ -1,4 +1,4 @@
-//! `spawn_agent` has others do parts of the work, side by side.
+//! `spawn_agent` runs child agents concurrently on parts of the work.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::sessions::SessionError;
 
 const MAX_AGENTS: usize = 20;
 
-/// Have child agents do parts of the work, side by side, and get their answers. Each knows only its task and context, has at
-/// most your own tools and rights, cannot begin children, and is stopped after ten minutes. If one fails, the answers of
-/// the others are still told.
+/// Run child agents concurrently on parts of the work and return their answers. Each child knows only its task and context,
+/// has at most your own tools and rights, cannot start children, and is stopped after ten minutes. If one fails, the answers
+/// of the others are still returned.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -27,7 +27,7 @@ struct Input {
 pub(super) const NAME: &str = "spawn_agent";
 
 pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
-    // What children do, they do through calls of their own, which are judged one by one.
+    // The calls of children go through the gate one by one, so this tool itself is additive.
     Tool::new(NAME, Toolset::Assistant, state, run)
         .additive()
         .effects(&[Effect::StartsAgents])
@@ -41,13 +41,13 @@ pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ChildOutcome {
     name: String,
-    /// Its answer, or why there is none.
+    /// Its answer, or the reason why there is none.
     outcome: Result<String, String>,
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     if input.agents.is_empty() || input.agents.len() > MAX_AGENTS {
-        return Err(ToolError::input(format!("there are 1 to {MAX_AGENTS} agents in one call")));
+        return Err(ToolError::input(format!("one call must have 1 to {MAX_AGENTS} agents")));
     }
     answer(&run_children(&ctx, input.agents).await?)
 }
@@ -60,7 +60,7 @@ async fn run_children(ctx: &Ctx, specs: Vec<Spec>) -> Result<Vec<ChildOutcome>, 
     let mut running = JoinSet::new();
     let total = u64::try_from(specs.len()).ok();
     for (index, spec) in specs.into_iter().enumerate() {
-        let outcome = match sessions.begin_child(call, index, &spec).await {
+        let outcome = match sessions.start_child(call, index, &spec).await {
             Ok(child) => {
                 running.spawn(async move { (index, child.end().await) });
                 Err("it was stopped".to_owned())
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_does_not_sink_the_rest_and_all_failures_are_named() {
+    fn answers_are_returned_unless_every_agent_failed() {
         let some = answer(&[end("a", Ok("forty-two")), end("b", Err("no model"))]).unwrap();
         assert_eq!(some.0, "## a\nforty-two\n\n## b\nfailed: no model");
         let none = answer(&[end("a", Err("too slow")), end("b", Err("no model"))]).unwrap_err();

@@ -10,7 +10,7 @@ async fn check(tool: &str, input: Value) -> Value {
 }
 
 #[tokio::test]
-async fn invalid_input_is_refused() {
+async fn invalid_input_is_rejected() {
     let one = |more: Value| {
         let mut spec = json!({"name": "a", "task": "b"});
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -50,7 +50,7 @@ async fn invalid_input_is_refused() {
 }
 
 #[tokio::test]
-async fn without_a_gateway_each_tool_says_that_it_needs_one() {
+async fn tools_without_a_gateway_report_that_they_need_one() {
     let spec = json!({
         "name": "a", "task": "b", "role": "researcher", "context": "c", "isolated_memory": true,
         "system_prompt": "p", "model": "sonnet", "thinking": 2000, "effort": "low", "tools": ["read_file"],
@@ -69,7 +69,7 @@ async fn without_a_gateway_each_tool_says_that_it_needs_one() {
 }
 
 #[test]
-fn denial_by_a_session_stays_a_denial() {
+fn denial_by_a_session_is_a_denial_of_the_tool() {
     let denied = session_error(SessionError::Denied("the run holds both".into()));
     assert!(matches!(denied, ToolError::Denied(_)), "{denied:?}");
     assert!(matches!(session_error(SessionError::Refused("x".into())), ToolError::Input(_)));

@@ -1,6 +1,6 @@
-//! Questions before calls: asked, kept over restarts, answered by people or by the clock.
+//! Approvals of calls: questions survive restarts, and are answered by people or a timeout.
 
-use gantry_agent::{Agent, Answer, Event, GrantScope, Question};
+use gantry_agent::{Agent, ApprovalDecision, GrantScope, Question, SessionEvent};
 use gantry_tool::Autonomy;
 use serde_json::json;
 
@@ -11,7 +11,7 @@ fn supervised(minutes: u32) -> Setup {
     Setup { agent, ..Setup::default() }
 }
 
-/// Calls `note` once for each message, and says what came of the last.
+/// Calls `note` once for each message, and answers with the last result.
 fn script(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
     match request.messages.last().unwrap().content.last().unwrap() {
         gantry_model::Block::ToolResult { .. } => says(results(request).last().unwrap()),
@@ -19,15 +19,15 @@ fn script(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry
     }
 }
 
-async fn question(events: &mut tokio::sync::broadcast::Receiver<std::sync::Arc<Event>>) -> Question {
-    match until(events, |event| matches!(event, Event::Approval { .. })).await {
-        Event::Approval { question, .. } => question,
+async fn question(events: &mut tokio::sync::broadcast::Receiver<std::sync::Arc<SessionEvent>>) -> Question {
+    match until(events, |event| matches!(event, SessionEvent::Approval { .. })).await {
+        SessionEvent::Approval { question, .. } => question,
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_is_answered_yes_no_or_always() {
+async fn question_can_be_answered_yes_no_or_always() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), supervised(60), script).await;
     let key = world.key();
@@ -36,7 +36,7 @@ async fn a_question_is_answered_yes_no_or_always() {
     let asked = question(&mut events).await;
     assert_eq!((asked.tool.as_str(), &asked.input), ("note", &json!({"text": "x"})));
     assert_eq!(world.notes().len(), 0, "nothing runs before the answer");
-    let wrong = world.sessions.answer(&key, Some("nope".into()), Answer::Yes, "operator").await;
+    let wrong = world.sessions.answer(&key, Some("nope".into()), ApprovalDecision::Yes, "operator").await;
     assert!(wrong.unwrap_err().to_string().contains(&asked.id));
     world.command(&format!("/approve {}", asked.id)).await;
     assert_eq!(final_text(&settled(&mut events, &first).await), "noted x");
@@ -50,7 +50,7 @@ async fn a_question_is_answered_yes_no_or_always() {
 
     let third = world.send("three").await;
     let asked = question(&mut events).await;
-    let always = Answer::Always { scope: GrantScope::Call, until: i64::MAX };
+    let always = ApprovalDecision::Always { scope: GrantScope::Call, until: i64::MAX };
     world.sessions.answer(&key, Some(asked.id), always, "operator").await.unwrap();
     settled(&mut events, &third).await;
     assert_eq!(final_text(&world.ask("four").await), "noted x", "not asked again");
@@ -59,7 +59,7 @@ async fn a_question_is_answered_yes_no_or_always() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_outlives_the_gateway_and_its_call_runs_once() {
+async fn question_survives_a_restart_and_its_call_runs_once() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), supervised(60), script).await;
     let mut events = world.sessions.listen(&world.key());
@@ -70,41 +70,41 @@ async fn a_question_outlives_the_gateway_and_its_call_runs_once() {
     let world = World::open(folder.path(), supervised(60), script).await;
     world.sessions.resume().await.unwrap();
     let status = world.sessions.status(&world.key()).await.unwrap();
-    assert_eq!(status.questions, std::slice::from_ref(&asked), "the same question, to the same moment");
+    assert_eq!(status.questions, std::slice::from_ref(&asked), "the same question with the same expiry");
     let mut events = world.sessions.listen(&world.key());
-    world.sessions.answer(&world.key(), Some(asked.id), Answer::Yes, "operator").await.unwrap();
-    // The call may not have got to its question again when the answer came: either way it runs, once.
+    world.sessions.answer(&world.key(), Some(asked.id), ApprovalDecision::Yes, "operator").await.unwrap();
+    // The answer may arrive before the call asks again. In both cases it runs once.
     assert_eq!(final_text(&settled(&mut events, &message).await), "noted x");
     assert_eq!(world.notes().len(), 1);
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_answering_is_a_no() {
+async fn unanswered_question_is_denied() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), supervised(0), script).await;
-    let told = world.ask("one").await;
-    assert!(final_text(&told).contains("nobody answered in time"), "{told:?}");
+    let end = world.ask("one").await;
+    assert!(final_text(&end).contains("nobody answered in time"), "{end:?}");
     assert_eq!(world.notes().len(), 0);
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_can_be_stopped_while_it_waits_for_an_answer() {
+async fn run_can_be_stopped_while_it_waits_for_an_answer() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), supervised(60), script).await;
     let mut events = world.sessions.listen(&world.key());
     let message = world.send("one").await;
     let asked = question(&mut events).await;
     world.command("/stop").await;
-    assert!(matches!(settled(&mut events, &message).await, Event::Stopped { .. }));
-    let late = world.sessions.answer(&world.key(), Some(asked.id), Answer::Yes, "operator").await;
-    assert!(late.is_err(), "the question went with its run");
+    assert!(matches!(settled(&mut events, &message).await, SessionEvent::Stopped { .. }));
+    let late = world.sessions.answer(&world.key(), Some(asked.id), ApprovalDecision::Yes, "operator").await;
+    assert!(late.is_err(), "the question ended with its run");
     assert_eq!(world.notes().len(), 0);
     world.stop().await;
 }
 
-/// Asks the user with a tool of the test's own.
+/// Asks the user with the tool `ask`.
 fn asking(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
     match results(request).last() {
         Some(answer) => says(answer),
@@ -113,13 +113,13 @@ fn asking(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_user_is_asked_and_the_answer_outlives_the_gateway() {
+async fn question_to_the_user_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), asking).await;
     let key = world.key();
     let mut events = world.sessions.listen(&key);
     let message = world.send("paint it").await;
-    until(&mut events, |event| matches!(event, Event::Asked { .. })).await;
+    until(&mut events, |event| matches!(event, SessionEvent::Asked { .. })).await;
     world.stop().await;
     let world = World::open(folder.path(), Setup::default(), asking).await;
     world.sessions.resume().await.unwrap();
@@ -135,12 +135,15 @@ async fn the_user_is_asked_and_the_answer_outlives_the_gateway() {
         .await
         .unwrap();
     assert_eq!(final_text(&settled(&mut events, &message).await), "blue");
-    assert!(world.sessions.reply(&key, None, vec!["red".into()], "operator").await.is_err(), "asked no more");
+    assert!(
+        world.sessions.reply(&key, None, vec!["red".into()], "operator").await.is_err(),
+        "the question is closed"
+    );
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_autonomous_agent_has_nobody_to_ask() {
+async fn autonomous_agent_cannot_ask_the_user() {
     let folder = tempfile::tempdir().unwrap();
     let agent = Agent { autonomy: Autonomy::Autonomous, ..Agent::default() };
     let world = World::open(folder.path(), Setup { agent, ..Setup::default() }, asking).await;
@@ -149,7 +152,7 @@ async fn an_autonomous_agent_has_nobody_to_ask() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_answers_always_says_for_how_long_and_how_far() {
+async fn always_has_a_duration_and_a_scope() {
     for (command, hours, scope) in
         [("/always", 5, GrantScope::Call), ("/always 2d any", 48, GrantScope::Tool)]
     {
@@ -162,13 +165,16 @@ async fn whoever_answers_always_says_for_how_long_and_how_far() {
         let message = world.send("one").await;
         let asked = question(&mut events).await;
         for wrong in ["/always 0h", "/always 9999d"] {
-            let refused = world.sessions.send(&key, crate::world::said(wrong)).await;
-            assert!(refused.unwrap_err().to_string().contains("counts for 1 to 8760 hours"), "{wrong}");
+            let refused = world.sessions.send(&key, crate::world::message(wrong)).await;
+            assert!(refused.unwrap_err().to_string().contains("can last 1 to 8760 hours"), "{wrong}");
         }
-        let told = world.command(&format!("{command} {}", asked.id)).await;
-        assert!(told.contains("arguments until "), "{told}");
-        let event = until(&mut events, |event| matches!(event, Event::ApprovalAnswered { .. })).await;
-        let Event::ApprovalAnswered { answer: Answer::Always { scope: given, until }, .. } = event else {
+        let answer = world.command(&format!("{command} {}", asked.id)).await;
+        assert!(answer.contains("arguments until "), "{answer}");
+        let event = until(&mut events, |event| matches!(event, SessionEvent::ApprovalAnswered { .. })).await;
+        let SessionEvent::ApprovalAnswered {
+            answer: ApprovalDecision::Always { scope: given, until }, ..
+        } = event
+        else {
             panic!("{event:?}")
         };
         let left = until - jiff::Timestamp::now().as_millisecond();
@@ -179,14 +185,14 @@ async fn whoever_answers_always_says_for_how_long_and_how_far() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_always_ends_with_its_time() {
+async fn always_expires() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), supervised(60), script).await;
     let (key, mut events) = (world.key(), world.sessions.listen(&world.key()));
     let first = world.send("one").await;
     question(&mut events).await;
     let soon = jiff::Timestamp::now().as_millisecond() + 300;
-    let always = Answer::Always { scope: GrantScope::Tool, until: soon };
+    let always = ApprovalDecision::Always { scope: GrantScope::Tool, until: soon };
     world.sessions.answer(&key, None, always, "operator").await.unwrap();
     settled(&mut events, &first).await;
     tokio::time::sleep(std::time::Duration::from_millis(400)).await;
@@ -197,7 +203,7 @@ async fn an_always_ends_with_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_shown_all_of_a_call_is_told_where_to_read_it() {
+async fn shortened_input_in_a_question_says_where_to_read_it() {
     let long = |request: &gantry_model::Request| match results(request).len() {
         0 => calls(&[("a", "note", json!({"text": format!("harmless{}evil", " ".repeat(9_000))}))]),
         1 => calls(&[("b", "note", json!({"text": "x"}))]),
@@ -208,9 +214,9 @@ async fn who_is_not_shown_all_of_a_call_is_told_where_to_read_it() {
     let mut events = world.sessions.listen(&world.key());
     let message = world.send("go").await;
     let asked = question(&mut events).await;
-    let told = "5012 characters of the input are not shown here";
+    let note = "5012 characters of the input are not shown here";
     assert!(
-        asked.reason.contains(told) && asked.reason.contains("sessions export agent:main:main"),
+        asked.reason.contains(note) && asked.reason.contains("sessions export agent:main:main"),
         "{asked:?}"
     );
     world.command("/no").await;

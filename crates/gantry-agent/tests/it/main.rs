@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "tests set up their own world"
+    reason = "tests set up their own environment"
 )]
 
 mod approvals;

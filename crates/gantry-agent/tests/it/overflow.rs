@@ -1,6 +1,6 @@
-//! Models whose window is smaller than it is said to be: the conversation is made shorter until it fits.
+//! Models with a smaller window than documented: the conversation is compacted until it fits.
 
-use gantry_agent::{Event, ModelFailure};
+use gantry_agent::{ModelFailure, SessionEvent};
 use gantry_model::{Reply, Request};
 use serde_json::json;
 
@@ -35,27 +35,27 @@ fn refused(window: Option<usize>) -> ModelFailure {
 
 async fn ask(
     script: impl Fn(&Request) -> Result<Reply, ModelFailure> + Send + Sync + 'static,
-) -> (World, Event) {
+) -> (World, SessionEvent) {
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { window: 200_000, ..Setup::default() };
     let world = World::open(&folder.keep(), setup, script).await;
-    let told = world.ask("read every page and remember the word PERIWINKLE").await;
-    (world, told)
+    let end = world.ask("read every page and remember the word PERIWINKLE").await;
+    (world, end)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_window_that_a_refusal_names_is_kept_to() {
-    let (world, told) = ask(script(6, 9_000, || refused(Some(9_000)))).await;
-    assert!(final_text(&told).contains("PERIWINKLE"), "{told:?}");
+async fn window_named_in_an_error_is_respected() {
+    let (world, end) = ask(script(6, 9_000, || refused(Some(9_000)))).await;
+    assert!(final_text(&end).contains("PERIWINKLE"), "{end:?}");
     let kinds = world.kinds().await;
     let failed = kinds.iter().filter(|kind| *kind == "request_failed").count();
-    assert!(failed <= 3, "what was learned is kept: {kinds:?}");
+    assert!(failed <= 3, "the learned window is remembered: {kinds:?}");
     world.stop().await;
 }
 
-/// Half of the window that the model is said to have is kept by the first summary, and is more than it really has.
+/// The first compaction keeps half of the documented window, which is more than the real one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_window_that_nobody_names_is_found_by_halving() {
+async fn unknown_window_is_found_by_halving() {
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { window: 20_000, ..Setup::default() };
     let asked = std::sync::atomic::AtomicUsize::new(0);
@@ -65,7 +65,7 @@ async fn a_window_that_nobody_names_is_found_by_halving() {
             return Err(refused(None));
         }
         if request.tools.is_empty() {
-            // Longer than one call, so that with the part that stays it never fits into half of the window.
+            // The summary is long, so that together with the kept part it does not fit half of the window.
             return says(&"many things were looked at ".repeat(80));
         }
         asked.store(number + 1, std::sync::atomic::Ordering::SeqCst);
@@ -77,65 +77,65 @@ async fn a_window_that_nobody_names_is_found_by_halving() {
         }
     };
     let world = World::open(folder.path(), setup, script).await;
-    let told = world.ask("look at everything and remember the word PERIWINKLE").await;
-    assert!(final_text(&told).contains("PERIWINKLE"), "{told:?}");
+    let end = world.ask("look at everything and remember the word PERIWINKLE").await;
+    assert!(final_text(&end).contains("PERIWINKLE"), "{end:?}");
     let failures = async || world.kinds().await.iter().filter(|kind| *kind == "request_failed").count();
     let failed = failures().await;
-    assert!((2..=5).contains(&failed), "more than one try, and not the last resort: {failed}");
-    assert!(!final_text(&told).contains("is left out"), "{told:?}");
-    // The next run knows what was learned.
+    assert!((2..=5).contains(&failed), "several tries, and not the last resort: {failed}");
+    assert!(!final_text(&end).contains("is omitted"), "{end:?}");
+    // The next run uses the learned window.
     assert!(final_text(&world.ask("and now?").await).contains("and now?"));
     assert_eq!(failures().await, failed);
     world.stop().await;
 }
 
-/// As llama-cpp-python does: it answers 200, and then nothing.
+/// llama-cpp-python answers 200 with an empty body.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_answer_to_a_full_request_counts_as_too_long() {
+async fn empty_answer_to_a_long_request_counts_as_overflow() {
     let empty = || ModelFailure::Empty("it said nothing".into());
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { window: 32_000, ..Setup::default() };
     let world = World::open(folder.path(), setup, script(6, 12_000, empty)).await;
-    let told = world.ask("remember PERIWINKLE").await;
-    assert!(final_text(&told).contains("PERIWINKLE"), "{told:?}");
+    let end = world.ask("remember PERIWINKLE").await;
+    assert!(final_text(&end).contains("PERIWINKLE"), "{end:?}");
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_answer_to_a_short_request_is_told() {
-    let (world, told) = ask(|_| Err(ModelFailure::Empty("it said nothing".into()))).await;
-    let Event::Error { message, .. } = &told else { panic!("{told:?}") };
+async fn empty_answer_to_a_short_request_is_an_error() {
+    let (world, end) = ask(|_| Err(ModelFailure::Empty("it said nothing".into()))).await;
+    let SessionEvent::Error { message, .. } = &end else { panic!("{end:?}") };
     assert_eq!(message, "it said nothing");
     assert_eq!(world.model.requests.lock().unwrap().len(), 1);
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_window_that_holds_not_even_the_task_ends_the_run_after_a_few_tries() {
-    let (world, told) = ask(|request: &Request| match results(request).len() {
+async fn run_ends_if_not_even_the_task_fits() {
+    let (world, end) = ask(|request: &Request| match results(request).len() {
         0 if size(request) < 8_000 && world_is_new(request) => calls(&[("a", "big", json!({"text": "x"}))]),
         _ => Err(refused(None)),
     })
     .await;
-    let Event::Error { message, .. } = &told else { panic!("{told:?}") };
+    let SessionEvent::Error { message, .. } = &end else { panic!("{end:?}") };
     assert!(message.contains("not even the task alone fits"), "{message}");
     let asked = world.model.requests.lock().unwrap().len();
     assert!(asked <= 12, "{asked} requests");
-    // Another message is answered as soon as the model can.
-    assert!(matches!(world.ask("again").await, Event::Error { .. }));
+    // The next message starts a new run.
+    assert!(matches!(world.ask("again").await, SessionEvent::Error { .. }));
     world.stop().await;
 }
 
-/// Nothing was replaced by a summary yet.
+/// Whether no message was compacted yet.
 fn world_is_new(request: &Request) -> bool {
     texts(request).iter().all(|text| !text.contains('['))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_ends_without_a_word_says_so() {
+async fn turn_without_text_is_answered_with_a_note() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |_| says(" ")).await;
-    let told = world.ask("hello?").await;
-    assert!(final_text(&told).contains("without an answer"), "{told:?}");
+    let end = world.ask("hello?").await;
+    assert!(final_text(&end).contains("without an answer"), "{end:?}");
     world.stop().await;
 }

@@ -1,13 +1,15 @@
-//! Messages in, answers out, and what can be said in between.
+//! Runs: messages, answers and slash commands.
 
-use gantry_agent::{Agent, Event, ModelFailure, ResetPolicy, Said, Sent, SessionError};
+use gantry_agent::{Agent, ModelFailure, NewMessage, ResetPolicy, Sent, SessionError, SessionEvent};
 use gantry_tool::Autonomy;
 use serde_json::json;
 
-use crate::world::{PATIENCE, Setup, World, calls, final_text, results, said, says, settled, texts, until};
+use crate::world::{
+    PATIENCE, Setup, World, calls, final_text, message, results, says, settled, texts, until,
+};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_answered_with_tools_and_all_of_it_is_in_the_journal() {
+async fn run_with_tools_is_recorded_in_the_journal() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |request| match results(request).len() {
         0 => calls(&[("a", "note", json!({"text": "one"})), ("b", "look", json!({"text": "two"}))]),
@@ -19,10 +21,9 @@ async fn a_message_is_answered_with_tools_and_all_of_it_is_in_the_journal() {
     let mut seen = Vec::new();
     loop {
         let event = tokio::time::timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
-        let name = gantry_protocol::SessionEvent::from((*event).clone()).name().to_owned();
-        seen.push(name);
+        seen.push(event.name());
         if event.settles(&message) {
-            let Event::Final { text, messages, .. } = &*event else { panic!("{event:?}") };
+            let SessionEvent::Final { text, messages, .. } = &*event else { panic!("{event:?}") };
             assert_eq!((text.as_str(), &messages[0].reply_to), ("done", &json!({"for": "do it"})));
             break;
         }
@@ -49,12 +50,12 @@ async fn a_message_is_answered_with_tools_and_all_of_it_is_in_the_journal() {
     let mut notes = world.notes();
     notes.sort();
     assert_eq!(notes, ["one", "two"]);
-    assert!(world.command("/status").await.contains("no run is under way"));
+    assert!(world.command("/status").await.contains("no run is in progress"));
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_during_a_run_join_it_and_keep_their_own_address() {
+async fn messages_during_a_run_join_it_and_keep_their_address() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |request| match results(request).len() {
         0 => calls(&[("a", "note", json!({"text": "slow", "ms": 300}))]),
@@ -63,11 +64,11 @@ async fn messages_during_a_run_join_it_and_keep_their_own_address() {
     .await;
     let mut events = world.sessions.listen(&world.key());
     let first = world.send("first").await;
-    until(&mut events, |event| matches!(event, Event::ToolStart { .. })).await;
+    until(&mut events, |event| matches!(event, SessionEvent::ToolStart { .. })).await;
     let second = world.send("second").await;
     let end = settled(&mut events, &second).await;
     assert!(end.settles(&first));
-    let Event::Final { text, messages, .. } = &end else { panic!("{end:?}") };
+    let SessionEvent::Final { text, messages, .. } = &end else { panic!("{end:?}") };
     assert_eq!(text, "first + second");
     let addresses: Vec<_> = messages.iter().map(|message| message.reply_to["for"].clone()).collect();
     assert_eq!(addresses, ["first", "second"]);
@@ -75,11 +76,11 @@ async fn messages_during_a_run_join_it_and_keep_their_own_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_sent_twice_is_one_and_its_answer_can_be_had_again() {
+async fn repeated_message_returns_the_first_answer() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |_| says("hello")).await;
     let key = world.key();
-    let again = || Said { id: Some("m1".into()), ..said("hi") };
+    let again = || NewMessage { id: Some("m1".into()), ..message("hi") };
     let mut events = world.sessions.listen(&key);
     assert!(matches!(world.sessions.send(&key, again()).await.unwrap(), Sent::Accepted { .. }));
     settled(&mut events, "m1").await;
@@ -90,7 +91,7 @@ async fn a_message_sent_twice_is_one_and_its_answer_can_be_had_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_can_be_stopped_and_the_next_one_hears_of_it() {
+async fn stopped_run_leaves_an_unknown_outcome_for_the_next_run() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |request| match results(request).as_slice() {
         [] => calls(&[("a", "note", json!({"text": "long", "ms": 60_000}))]),
@@ -99,18 +100,18 @@ async fn a_run_can_be_stopped_and_the_next_one_hears_of_it() {
     .await;
     let mut events = world.sessions.listen(&world.key());
     let first = world.send("go").await;
-    until(&mut events, |event| matches!(event, Event::ToolStart { .. })).await;
+    until(&mut events, |event| matches!(event, SessionEvent::ToolStart { .. })).await;
     world.noted(1).await;
     assert_eq!(world.command("/stop").await, "the run is stopped");
-    assert!(matches!(settled(&mut events, &first).await, Event::Stopped { .. }));
-    let told = world.ask("and now?").await;
-    assert!(final_text(&told).contains("outcome is unknown"), "{told:?}");
+    assert!(matches!(settled(&mut events, &first).await, SessionEvent::Stopped { .. }));
+    let end = world.ask("and now?").await;
+    assert!(final_text(&end).contains("outcome is unknown"), "{end:?}");
     assert_eq!(world.notes().len(), 1, "it was not run again");
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_change_the_session_and_wrong_ones_say_so() {
+async fn commands_change_the_session_and_invalid_ones_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |request| {
         says(&format!("{} {}", request.model, request.messages.len()))
@@ -121,16 +122,16 @@ async fn commands_change_the_session_and_wrong_ones_say_so() {
     assert_eq!(final_text(&world.ask("two").await), "other 3");
     let key = world.key();
     for wrong in ["/model none", "/stopp", "", &"x".repeat(2 * 1024 * 1024)] {
-        let refused = world.sessions.send(&key, said(wrong)).await;
+        let refused = world.sessions.send(&key, message(wrong)).await;
         assert!(matches!(refused, Err(SessionError::Refused(_))), "{wrong:.20}");
     }
     let mut events = world.sessions.listen(&key);
     world.command("/compact").await;
-    until(&mut events, |event| matches!(event, Event::Compacted { .. })).await;
+    until(&mut events, |event| matches!(event, SessionEvent::Compacted { .. })).await;
     assert_eq!(final_text(&world.ask("three").await), "other 1", "the summary and the message are one");
     world.command("/new").await;
     assert_eq!(final_text(&world.ask("four").await), "other 1");
-    assert!(world.kinds().await.len() > 15, "nothing was wiped");
+    assert!(world.kinds().await.len() > 15, "the journal keeps everything");
     assert!(matches!(
         world.sessions.key("agent:mian:main", None),
         Err(SessionError::UnknownAgent { near: Some(_), .. })
@@ -139,7 +140,7 @@ async fn commands_change_the_session_and_wrong_ones_say_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_wrong_is_told_and_does_not_stick() {
+async fn failed_run_is_reported_and_the_next_one_works() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |request| {
         let last = texts(request).pop().unwrap();
@@ -153,24 +154,24 @@ async fn what_goes_wrong_is_told_and_does_not_stick() {
     .await;
     let failed = world.ask("fail").await;
     assert!(
-        matches!(&failed, Event::Error { message, .. } if message.contains("provider is down")),
+        matches!(&failed, SessionEvent::Error { message, .. } if message.contains("provider is down")),
         "{failed:?}"
     );
     let looped = world.ask("loop").await;
     assert!(
-        matches!(&looped, Event::Error { message, .. } if message.contains("again and again")),
+        matches!(&looped, SessionEvent::Error { message, .. } if message.contains("was called repeatedly")),
         "{looped:?}"
     );
     assert_eq!(world.notes().len(), 4, "three times, and once after the advice");
     world.command("/new").await;
-    let told = world.ask("wrong").await;
-    let told = final_text(&told);
-    assert!(told.contains("txt") && told.contains("unknown tool"), "{told}");
+    let end = world.ask("wrong").await;
+    let text = final_text(&end);
+    assert!(text.contains("txt") && text.contains("unknown tool"), "{text}");
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_of_the_gateway_lets_calls_finish_and_the_next_one_goes_on() {
+async fn calls_finish_when_the_gateway_stops_and_the_run_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let script = |request: &gantry_model::Request| match results(request).len() {
         0 => calls(&[
@@ -182,7 +183,7 @@ async fn a_stop_of_the_gateway_lets_calls_finish_and_the_next_one_goes_on() {
     let world = World::open(folder.path(), Setup::default(), script).await;
     let mut events = world.sessions.listen(&world.key());
     let message = world.send("go").await;
-    until(&mut events, |event| matches!(event, Event::ToolStart { call, .. } if call == "b")).await;
+    until(&mut events, |event| matches!(event, SessionEvent::ToolStart { call, .. } if call == "b")).await;
     world.noted(2).await;
     world.stop().await;
     let world = World::open(folder.path(), Setup::default(), script).await;
@@ -190,14 +191,14 @@ async fn a_stop_of_the_gateway_lets_calls_finish_and_the_next_one_goes_on() {
     assert_eq!(world.sessions.resume().await.unwrap(), 1);
     let end = settled(&mut events, &message).await;
     let text = final_text(&end);
-    assert!(text.contains("noted slow") && text.contains("interrupted: the gateway ended"), "{text}");
-    assert_eq!(world.notes().len(), 2, "nothing was done twice");
-    assert_eq!(world.sessions.resume().await.unwrap(), 0, "nothing is left to do");
+    assert!(text.contains("noted slow") && text.contains("interrupted: the gateway stopped"), "{text}");
+    assert_eq!(world.notes().len(), 2, "no effect happened twice");
+    assert_eq!(world.sessions.resume().await.unwrap(), 0, "no work is left");
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_begins_anew_after_a_while_and_nothing_is_wiped() {
+async fn idle_conversation_is_reset_and_the_journal_stays() {
     let folder = tempfile::tempdir().unwrap();
     let agent =
         Agent { reset: ResetPolicy::Idle { minutes: 0 }, autonomy: Autonomy::Guided, ..Agent::default() };
@@ -211,11 +212,11 @@ async fn a_conversation_begins_anew_after_a_while_and_nothing_is_wiped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_model_the_message_is_answered_with_what_to_do() {
+async fn message_without_a_model_is_answered_with_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let agent = Agent { model: Some("none".into()), ..Agent::default() };
     let world = World::open(folder.path(), Setup { agent, ..Setup::default() }, |_| says("?")).await;
-    let told = world.ask("hi").await;
-    assert!(matches!(&told, Event::Error { message, .. } if message == "there is no model"), "{told:?}");
+    let end = world.ask("hi").await;
+    assert!(matches!(&end, SessionEvent::Error { message, .. } if message == "there is no model"), "{end:?}");
     world.stop().await;
 }

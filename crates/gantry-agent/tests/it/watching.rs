@@ -1,12 +1,12 @@
-//! What people see of a session: how calls ended, and which conversation is which.
+//! The view of people: how calls ended, labels of conversations, and found tools.
 
-use gantry_agent::{Event, Said};
+use gantry_agent::{NewMessage, SessionEvent};
 use serde_json::json;
 
-use crate::world::{Setup, World, calls, results, said, says, until};
+use crate::world::{Setup, World, calls, message, results, says, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_failed_is_told_as_such_and_without_the_models_marks() {
+async fn failed_command_is_reported_without_the_models_marks() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |request| match results(request).len() {
         0 => calls(&[("a", "command", json!({"text": "tests failed", "ms": 101}))]),
@@ -22,8 +22,8 @@ async fn a_command_that_failed_is_told_as_such_and_without_the_models_marks() {
     world.send("go").await;
     let mut ends = Vec::new();
     for _ in 0..3 {
-        let event = until(&mut events, |event| matches!(event, Event::ToolEnd { .. })).await;
-        let Event::ToolEnd { failed, is_error, exit_code, result, .. } = event else { panic!() };
+        let event = until(&mut events, |event| matches!(event, SessionEvent::ToolEnd { .. })).await;
+        let SessionEvent::ToolEnd { failed, is_error, exit_code, result, .. } = event else { panic!() };
         assert!(!result.contains("untrusted"), "{result}");
         ends.push((failed, is_error, exit_code, result));
     }
@@ -35,7 +35,7 @@ async fn a_command_that_failed_is_told_as_such_and_without_the_models_marks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_is_listed_by_its_first_words() {
+async fn label_of_a_conversation_is_its_first_message() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |_| says("yes")).await;
     let label = async || world.sessions.list(10, 0).await.unwrap().0[0].label.clone().unwrap();
@@ -50,13 +50,13 @@ async fn a_conversation_is_listed_by_its_first_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_writes_another_ten_times_a_minute_whatever_sessions_it_uses() {
+async fn rate_limit_between_agents_covers_all_sessions() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), Setup::default(), |_| says("noted")).await;
     let send = async |number: usize| {
         let key = world.sessions.key(&format!("inbox-{number}"), None).unwrap();
         let from = format!("agent:helper:s{number}");
-        world.sessions.send(&key, Said { from, ..said("hello") }).await
+        world.sessions.send(&key, NewMessage { from, ..message("hello") }).await
     };
     for number in 0..10 {
         send(number).await.unwrap();
@@ -68,7 +68,7 @@ async fn an_agent_writes_another_ten_times_a_minute_whatever_sessions_it_uses() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_is_not_offered_is_found_and_then_offered() {
+async fn found_tool_is_offered_for_the_rest_of_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let mut setup = Setup::default();
     setup.agent.shown = gantry_tool::ToolScope::new(Some(&["look".to_owned()]), &[]).unwrap();
@@ -87,13 +87,13 @@ async fn a_tool_that_is_not_offered_is_found_and_then_offered() {
         }
     })
     .await;
-    let told = world.ask("note it").await;
-    let text = crate::world::final_text(&told);
+    let end = world.ask("note it").await;
+    let text = crate::world::final_text(&end);
     assert!(text.contains("noted x") && text.ends_with("look note tool_search"), "{text}");
     let audited = world.audit.records().iter().filter(|(record, _)| record.tool == "tool_search").count();
-    assert_eq!(audited, 2, "it went through the gate");
+    assert_eq!(audited, 2, "the search went through the gate");
     world.stop().await;
-    // The next process knows what was found.
+    // The next process still offers it.
     let mut setup = Setup::default();
     setup.agent.shown = gantry_tool::ToolScope::new(Some(&["look".to_owned()]), &[]).unwrap();
     let world = World::open(folder.path(), setup, |request| {

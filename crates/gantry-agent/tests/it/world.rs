@@ -1,4 +1,4 @@
-//! A data directory, tools that leave traces, and a model that does as it is told and refuses what a provider would.
+//! The test environment: a data directory, tools that leave traces, and a scripted model that rejects invalid requests.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_agent::{
-    Agent, AnswerFuture, Asker, DmScope, Event, FactsFuture, Model, ModelFacts, ModelFailure, Said, Sent,
-    SessionKey, Sessions, SessionsParts,
+    Agent, AnswerFuture, Asker, DmScope, FactsFuture, Model, ModelFacts, ModelFailure, NewMessage, Sent,
+    SessionEvent, SessionKey, Sessions, SessionsParts,
 };
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_store::{DataDir, Database, Journal, Objects};
@@ -70,20 +70,20 @@ impl Model for Scripted {
     }
 }
 
-/// What a request comes to, in bytes.
+/// Returns the size of a request in bytes.
 pub(crate) fn size(request: &Request) -> usize {
     serde_json::to_string(&request.messages).unwrap().len()
         + request.system.iter().map(|part| part.text.len()).sum::<usize>()
         + request.tools.iter().map(|tool| tool.input_schema.to_string().len()).sum::<usize>()
 }
 
-/// What a provider checks: sides, pairs, and the window. Tokens are counted as a model might, four characters each.
+/// Checks a request as a provider does: roles, pairs of calls and results, and the window. A token has four characters.
 fn check(request: &Request, window: usize) -> Result<(), String> {
     let mut open: HashSet<&str> = HashSet::new();
     let mut before = Role::Assistant;
     for message in &request.messages {
         if message.role == before || message.content.is_empty() {
-            return Err(format!("sides do not alternate, or nothing is said: {message:?}"));
+            return Err(format!("roles do not alternate, or a message is empty: {message:?}"));
         }
         before = message.role;
         if message.role == Role::Assistant && !open.is_empty() {
@@ -93,7 +93,7 @@ fn check(request: &Request, window: usize) -> Result<(), String> {
             match block {
                 Block::ToolUse { id, .. } if !open.insert(id) => return Err(format!("{id} twice")),
                 Block::ToolResult { id, .. } if !open.remove(id.as_str()) => {
-                    return Err(format!("{id} answers nothing"));
+                    return Err(format!("{id} has no call"));
                 }
                 _ => {}
             }
@@ -101,7 +101,7 @@ fn check(request: &Request, window: usize) -> Result<(), String> {
     }
     let size = size(request);
     if !open.is_empty() || before != Role::User {
-        return Err(format!("the user does not have the last word, or calls have no results: {open:?}"));
+        return Err(format!("the last message is not the user's, or calls have no results: {open:?}"));
     }
     if size / 4 + request.max_tokens as usize > window {
         return Err(format!("{size} bytes do not fit into {window} tokens"));
@@ -154,7 +154,6 @@ impl World {
             journal: journal.clone(),
             gate: gate.clone(),
             model: model.clone(),
-            results: Arc::new(gantry_tool::testing::MemoryResults::default()),
             objects: Objects::folder(&data),
             agents,
             dm_scope: DmScope::Main,
@@ -172,21 +171,21 @@ impl World {
     }
 
     pub(crate) async fn send(&self, text: &str) -> String {
-        match self.sessions.send(&self.key(), said(text)).await.unwrap() {
+        match self.sessions.send(&self.key(), message(text)).await.unwrap() {
             Sent::Accepted { message } => message,
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) async fn command(&self, text: &str) -> String {
-        match self.sessions.send(&self.key(), said(text)).await.unwrap() {
-            Sent::Command(told) => told,
+        match self.sessions.send(&self.key(), message(text)).await.unwrap() {
+            Sent::Command(text) => text,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Says something and waits for what settles it.
-    pub(crate) async fn ask(&self, text: &str) -> Event {
+    /// Sends a message and waits for its final event.
+    pub(crate) async fn ask(&self, text: &str) -> SessionEvent {
         let mut events = self.sessions.listen(&self.key());
         let message = self.send(text).await;
         settled(&mut events, &message).await
@@ -203,7 +202,7 @@ impl World {
         events.into_iter().map(|event| event.kind).collect()
     }
 
-    /// Waits until the tool `note` has written so much.
+    /// Waits until the tool `note` has written this many lines.
     pub(crate) async fn noted(&self, count: usize) {
         let until = tokio::time::Instant::now() + PATIENCE;
         while self.notes().len() < count {
@@ -212,7 +211,7 @@ impl World {
         }
     }
 
-    /// What the tool `note` has written.
+    /// Returns the lines that the tool `note` has written.
     pub(crate) fn notes(&self) -> Vec<String> {
         notes(&self.folder)
     }
@@ -223,29 +222,37 @@ pub(crate) fn notes(folder: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-pub(crate) fn said(text: &str) -> Said {
-    Said { text: text.into(), from: "operator".into(), reply_to: json!({"for": text}), ..Said::default() }
+pub(crate) fn message(text: &str) -> NewMessage {
+    NewMessage {
+        text: text.into(),
+        from: "operator".into(),
+        reply_to: json!({"for": text}),
+        ..NewMessage::default()
+    }
 }
 
-pub(crate) async fn until(events: &mut Receiver<Arc<Event>>, is_it: impl Fn(&Event) -> bool) -> Event {
+pub(crate) async fn until(
+    events: &mut Receiver<Arc<SessionEvent>>,
+    matches: impl Fn(&SessionEvent) -> bool,
+) -> SessionEvent {
     let waiting = async {
         loop {
             let event = events.recv().await.unwrap();
-            if is_it(&event) {
+            if matches(&event) {
                 return (*event).clone();
             }
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("it happens soon")
+    tokio::time::timeout(PATIENCE, waiting).await.expect("the event arrives in time")
 }
 
-pub(crate) async fn settled(events: &mut Receiver<Arc<Event>>, message: &str) -> Event {
+pub(crate) async fn settled(events: &mut Receiver<Arc<SessionEvent>>, message: &str) -> SessionEvent {
     until(events, |event| event.settles(message)).await
 }
 
-pub(crate) fn final_text(event: &Event) -> &str {
+pub(crate) fn final_text(event: &SessionEvent) -> &str {
     match event {
-        Event::Final { text, .. } => text,
+        SessionEvent::Final { text, .. } => text,
         other => panic!("{other:?}"),
     }
 }
@@ -270,7 +277,7 @@ fn reply(content: Vec<Block>, stop: StopReason) -> Reply {
     Reply { message: Message { role: Role::Assistant, content }, stop, usage, model: "scripted".into() }
 }
 
-/// How many results the model has been given, and the last of them.
+/// Returns the results in a request.
 pub(crate) fn results(request: &Request) -> Vec<String> {
     let blocks = request.messages.iter().flat_map(|message| &message.content);
     let results = blocks.filter_map(|block| match block {
@@ -286,7 +293,7 @@ pub(crate) fn results(request: &Request) -> Vec<String> {
     results.collect()
 }
 
-/// The texts that people sent, summaries included.
+/// Returns the user's texts in a request, including summaries.
 pub(crate) fn texts(request: &Request) -> Vec<String> {
     let users = request.messages.iter().filter(|message| message.role == Role::User);
     let blocks = users.flat_map(|message| &message.content);
@@ -297,14 +304,14 @@ pub(crate) fn texts(request: &Request) -> Vec<String> {
     texts.collect()
 }
 
-/// What a test's tool is given.
+/// The input of the test tools.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// What to do it with.
+    /// The text to write or return.
     #[serde(default)]
     text: String,
-    /// How long to take.
+    /// The duration in milliseconds.
     #[serde(default)]
     ms: u64,
 }
@@ -326,7 +333,7 @@ fn tools(folder: &Path) -> Vec<Tool> {
     ]
 }
 
-/// Leaves one line, which is on disk when it answers.
+/// Writes one line to disk, then answers.
 async fn run(ctx: Ctx<PathBuf>, input: Input) -> Result<Text, ToolError> {
     use std::io::Write;
     let path = ctx.state.join("notes");
@@ -338,7 +345,7 @@ async fn run(ctx: Ctx<PathBuf>, input: Input) -> Result<Text, ToolError> {
     }
 }
 
-/// Says what the user answers.
+/// Asks the user and returns the answers.
 async fn ask(ctx: Ctx<PathBuf>, input: Input) -> Result<Text, ToolError> {
     let Some(asker) = &ctx.call.asker else { return Ok(Text("nobody".into())) };
     let question = UserQuestion { question: input.text, heading: None, header: None, options: Vec::new() };
@@ -353,12 +360,12 @@ struct Ended {
     output: String,
 }
 
-/// Ends as a command does, with an exit code.
+/// Returns a result with an exit code, like a command.
 async fn command(_: Ctx<PathBuf>, input: Input) -> Result<Ended, ToolError> {
     Ok(Ended { exit_code: input.ms, output: input.text })
 }
 
-/// 50 KB that are never the same.
+/// Returns 50 KB of text.
 async fn big(_: Ctx<PathBuf>, input: Input) -> Result<Text, ToolError> {
     Ok(Text(format!("page {} {}", input.text, "lorem ipsum ".repeat(50 * 1024 / 12))))
 }

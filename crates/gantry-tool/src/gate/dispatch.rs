@@ -13,7 +13,7 @@ use crate::error::{Refusal, RefusalCode, Violation};
 use crate::multi_node::NODE_ARGUMENT;
 use crate::nearest::nearest;
 use crate::registry::{NodeState, OnNode, default_among, never_connected, node_and_name};
-use crate::tool::{Reply, Tool, Touch};
+use crate::tool::{Reply, Tool, Toolset, Touch};
 
 /// Machines that work on one fanned-out call at the same time.
 const FAN_OUT: usize = 16;
@@ -199,6 +199,8 @@ impl Gate {
         let calls = asked.having.into_iter().map(|found| {
             let mut own = Call { id: uuid::Uuid::now_v7().to_string(), ..call.clone() };
             (own.cancel, own.findings) = (call.cancel.child_token(), Findings::default());
+            // The caller's own limit is for all results together.
+            own.max_result_chars = None;
             let input = input.clone();
             async move { (self.call(own, found.tool.name(), input).await, found.node) }
         });
@@ -248,6 +250,11 @@ impl Gate {
             (false, Some(refusal)) => Answer::Refused(refusal),
             (false, None) => Answer::ToolError(reply),
         };
+        if let Some(limit) = call.max_result_chars.filter(|_| call.surface.is_model_facing()) {
+            let (answer, warnings) = self.bound_to(&call, name, Toolset::Node, all.answer, limit).await;
+            all.answer = answer;
+            all.warnings.extend(warnings);
+        }
         all
     }
 

@@ -501,3 +501,47 @@ async fn a_walk_does_not_hold_up_the_async_threads() {
     assert!(matches!(outcome.answer, Answer::Refused(_)), "{:?}", outcome.answer);
     assert_eq!(count.load(Ordering::SeqCst), 0, "what the walk found was judged");
 }
+
+/// Returns the characters of the answer, and whether it names a handle.
+async fn answer_within(gate: &Gate, tool: &str, input: Value, limit: usize) -> (usize, bool) {
+    let mut call = agent(Autonomy::Autonomous);
+    call.max_result_chars = Some(limit);
+    let outcome = gate.dispatch(call, tool, input).await;
+    let (Answer::Success(reply) | Answer::ToolError(reply)) = outcome.answer else {
+        panic!("{:?}", outcome.answer)
+    };
+    let text = reply.to_text();
+    (text.chars().count(), text.contains("res_") || text.contains("result_read with handle"))
+}
+
+#[tokio::test]
+async fn own_limit_of_a_call_bounds_text_objects_and_fan_out() {
+    async fn text(_: Ctx<()>, _: Order) -> Result<Text, ToolError> {
+        Ok(Text("x".repeat(50_000)))
+    }
+    // Many short fields: shortening strings and lists does not help.
+    async fn object(_: Ctx<()>, _: Order) -> Result<Fields, ToolError> {
+        Ok(Fields((0..2_000).map(|number| (format!("field{number}"), number)).collect()))
+    }
+    let state = Arc::new(());
+    let tool = |name: &str| Tool::new(name, Toolset::Gantry, &state, text).read_only();
+    let (gate, _) = gate([tool("text"), Tool::new("object", Toolset::Gantry, &state, object).read_only()]);
+    for node in ["a", "b", "c"] {
+        let online = crate::registry::NodeState { online: true, tags: Vec::new() };
+        let tool = Tool::new("Long", Toolset::Node, &state, text).read_only().on_node(node);
+        gate.registry().set_node(node, online, vec![tool]);
+    }
+    for (tool, input) in [
+        ("text", json!({"act": "go"})),
+        ("object", json!({"act": "go"})),
+        ("Long", json!({"act": "go", "node": "a"})),
+        ("Long", json!({"act": "go", "node": "*"})),
+    ] {
+        let (length, has_handle) = answer_within(&gate, tool, input.clone(), 2_000).await;
+        assert!(length <= 2_200 && has_handle, "{tool} {input}: {length}");
+    }
+    assert_eq!(answer_within(&gate, "text", json!({"act": "go"}), 60_000).await, (50_000, false));
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Fields(std::collections::BTreeMap<String, u32>);

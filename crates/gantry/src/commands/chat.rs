@@ -463,8 +463,8 @@ impl<'a> Chat<'a> {
                 self.output.value(&sent);
                 None
             }
-            SendResult::Command { told, .. } => {
-                self.output.page(&told);
+            SendResult::Command { text, .. } => {
+                self.output.page(&text);
                 None
             }
             SendResult::Accepted { message_id, .. }

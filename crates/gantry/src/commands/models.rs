@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use gantry_agent::{DiscoveredModels, NO_MODEL};
 use gantry_model::{Limits, Message, Model, Models, Request, StreamEvent, Tier, UnknownModel};
 use gantry_protocol::{Empty, GatewayStatus, ModelReport, ModelsReport, method};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Target, runtime};
-use crate::config::Config;
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
-use crate::models::{NO_MODEL, describe, found, is_found};
+use crate::models::found;
 use crate::output::Output;
 
 #[derive(Debug, Args)]
@@ -59,15 +59,18 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ModelsArgs) 
     }
     let config = environment.layers.load()?;
     let runtime = runtime()?;
-    let (settings, problems) = runtime.block_on(found(environment, &config))?;
-    let models = Models::new(settings);
+    let found = runtime.block_on(found(environment, &config))?;
+    let models = &found.models;
     // Agents have the models of the gateway, whose environment may differ from this one.
     let gateway = GatewayModels::ask(environment, output);
     let action = args.action.unwrap_or(ModelsAction::List);
     if let (ModelsAction::List, Some(gateway)) = (&action, &gateway) {
-        return Ok(gateway.show(output, &models));
+        return Ok(gateway.show(output, models));
     }
-    problems.iter().for_each(|problem| output.warning(problem));
+    // The list has the problems among its warnings.
+    if !matches!(action, ModelsAction::List) || models.list().is_empty() {
+        found.problems.iter().for_each(|problem| output.warning(problem));
+    }
     if models.list().is_empty() {
         return match action {
             ModelsAction::List => Ok(no_model(output)),
@@ -76,16 +79,16 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ModelsArgs) 
     }
     match action {
         ModelsAction::List => {
-            list(output, &describe(&config, &models, &[]));
+            list(output, &found.report());
             Ok(Exit::Success)
         }
         ModelsAction::Test { name } => {
-            let wanted = wanted(&models, name)?;
+            let wanted = wanted(models, name)?;
             let names: Vec<&str> = wanted.iter().map(|model| model.name.as_str()).collect();
             let tested = runtime.block_on(async {
                 let mut tested = Vec::new();
                 for model in &wanted {
-                    tested.push(test(output, &models, model).await);
+                    tested.push(test(output, models, model).await);
                 }
                 tested
             });
@@ -96,7 +99,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ModelsArgs) 
             Ok(if tested.iter().all(|(ok, _)| *ok) { Exit::Success } else { Exit::Failure })
         }
         ModelsAction::Set { tier, name } => {
-            let set = set(environment, output, &config, &models, &tier, &name)?;
+            let set = set(environment, output, &found, &tier, &name)?;
             // As it is with the change.
             let gateway = gateway.and_then(|_| GatewayModels::ask(environment, output));
             gateway.iter().for_each(|gateway| gateway.warn_of_missing(output, &[&set]));
@@ -108,7 +111,6 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ModelsArgs) 
 /// The models of the gateway that runs on this data directory.
 struct GatewayModels {
     url: String,
-    /// As [`describe`] returns them.
     models: ModelsReport,
 }
 
@@ -278,8 +280,7 @@ async fn test(output: &Output, models: &Models, model: &Model) -> (bool, Value) 
 fn set(
     environment: &Environment,
     output: &Output,
-    config: &Config,
-    models: &Models,
+    found: &DiscoveredModels,
     tier: &str,
     name: &str,
 ) -> Result<String> {
@@ -294,11 +295,12 @@ fn set(
     if Tier::from_str(name).is_ok() {
         return Err(UsageError(format!("{name:?} is a tier; name a model, as provider/model")).into());
     }
+    let models = &found.models;
     let model = models.resolve(name).map_err(unknown)?;
     environment.data.create()?;
     // What was found is written down, so that it is there when nobody looks.
     let provider = models.providers().find(|provider| provider.name == model.provider);
-    if let Some(provider) = provider.filter(|provider| is_found(config, provider)) {
+    if let Some(provider) = provider.filter(|provider| found.is_found(provider)) {
         environment
             .layers
             .write(&format!("models.providers.{}.baseUrl", provider.name), provider.base_url.as_str())?;

@@ -96,7 +96,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: SessionsArgs
         let sent: SendResult = Client::once(&address, output, method::SESSIONS_SEND, &params)?;
         match &sent {
             sent if output.json => output.value(sent),
-            SendResult::Command { told, .. } => output.line(told),
+            SendResult::Command { text, .. } => output.line(text),
             _ => {}
         }
         Ok(Exit::Success)
@@ -132,7 +132,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: SessionsArgs
             let taken: AnswerResult = Client::once(&address, output, method::SESSIONS_ANSWER, &params)?;
             match output.json {
                 true => output.value(&taken),
-                false => output.line(&taken.told),
+                false => output.line(&taken.text),
             }
             Ok(Exit::Success)
         }

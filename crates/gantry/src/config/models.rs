@@ -169,8 +169,8 @@ impl ModelsConfig {
         }
     }
 
-    pub(crate) fn has_provider(&self, name: &str) -> bool {
-        self.providers.contains_key(name)
+    pub(crate) fn provider_names(&self) -> Vec<String> {
+        self.providers.keys().cloned().collect()
     }
 
     pub(crate) fn budgets(&self) -> Budgets {

@@ -16,7 +16,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-process", &[]),
     ("gantry-domain", &["gantry-link", "gantry-protocol", "gantry-store", "gantry-tool"]),
     ("gantry-example", &["gantry-domain", "gantry-protocol", "gantry-tool"]),
-    ("gantry-agent", &["gantry-domain", "gantry-model", "gantry-protocol", "gantry-store", "gantry-tool"]),
+    (
+        "gantry-agent",
+        &["gantry-domain", "gantry-model", "gantry-net", "gantry-protocol", "gantry-store", "gantry-tool"],
+    ),
     ("gantry-mcp", &["gantry-domain", "gantry-net", "gantry-process", "gantry-store", "gantry-tool"]),
     ("gantry-apis", &["gantry-net", "gantry-store", "gantry-tool"]),
     ("gantry-store", &["gantry-protocol", "gantry-tool"]),

@@ -141,7 +141,7 @@ fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
         (Some("final"), Some("it says ?")),
         "{told:?}"
     );
-    assert!(world.run(&["sessions", "reset", "main"]).stdout.contains("begins anew"));
+    assert!(world.run(&["sessions", "reset", "main"]).stdout.contains("was reset"));
     for action in ["show", "export", "reset", "compact", "stop"] {
         let wrong = world.run(&["sessions", action, "mian"]);
         assert!(wrong.code == 2 && wrong.stderr.contains("did you mean \"agent:main:main\"?"), "{wrong:?}");
@@ -235,7 +235,7 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
     let listed = up.ask("GET", "/v1/sessions", &[("Authorization", &friend)], b"").json();
     assert_eq!(listed["total"], 1, "{listed}");
     let message = post(&up, "main", &say, &[("Authorization", &narrow)]).json()["error"]["message"].clone();
-    assert!(message.as_str().unwrap().contains("may use some tools only"), "{message}");
+    assert!(message.as_str().unwrap().contains("is limited to some tools"), "{message}");
     let completion = json!({"model": "main", "messages": [{"role": "user", "content": "hi"}]}).to_string();
     let narrow = [("Authorization", narrow.as_str())];
     let completed = up.ask("POST", "/v1/chat/completions", &narrow, completion.as_bytes());
@@ -247,7 +247,7 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
             ("sessions.answer", json!({"sessionKey": "main", "answer": "yes"})),
         ] {
             let error = client.ask(method, params).await.unwrap_err();
-            assert!(error.message.contains("may use some tools only"), "{method}: {error:?}");
+            assert!(error.message.contains("is limited to some tools"), "{method}: {error:?}");
         }
         let listed = client.ask("sessions.list", json!({})).await.unwrap();
         assert_eq!(listed["total"], 1, "{listed}");
@@ -464,7 +464,7 @@ fn two_names_are_never_one_session_and_a_completion_is_of_the_agent_it_names() {
     };
     let refused = complete("main", "agent:other:x");
     assert!(
-        refused.status == 400 && refused.json().to_string().contains("one of \\\"other\\\""),
+        refused.status == 400 && refused.json().to_string().contains("the agent \\\"other\\\""),
         "{refused:?}"
     );
     assert_eq!(complete("other", "agent:other:x").status, 200);

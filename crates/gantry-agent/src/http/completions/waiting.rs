@@ -1,38 +1,38 @@
-//! What a client of OpenAI's interface reads while a run waits for a person: the question, and how to
-//! answer it. The client could not answer by itself, and would wait for nothing it can see.
+//! The answer to a client of OpenAI's interface while a run waits for a person: the question, and how to answer it. The
+//! interface has no way to ask questions, so the client would wait forever.
 
+use gantry_protocol::SessionEvent;
 use gantry_tool::without_hidden;
 
 use crate::entry::{Question, UserAsked};
-use crate::event::Event;
 use crate::key::SessionKey;
 use crate::sessions::Sessions;
 
-/// What a run waits for.
+/// The question that a run waits for.
 pub(super) enum Waiting {
     Approval(Question),
     Asked(UserAsked),
 }
 
 impl Waiting {
-    /// The question that an event asks, if it asks one.
-    pub(super) fn of(event: &Event) -> Option<Waiting> {
+    /// Returns the question that an event asks.
+    pub(super) fn of(event: &SessionEvent) -> Option<Waiting> {
         match event {
-            Event::Approval { question, .. } => Some(Waiting::Approval(question.clone())),
-            Event::Asked { asked, .. } => Some(Waiting::Asked(asked.clone())),
+            SessionEvent::Approval { question, .. } => Some(Waiting::Approval(question.clone())),
+            SessionEvent::Asked { asked, .. } => Some(Waiting::Asked(asked.clone())),
             _ => None,
         }
     }
 
-    /// A question that is open in a session.
+    /// Returns an open question of a session.
     pub(super) async fn open(sessions: &Sessions, key: &SessionKey) -> Option<Waiting> {
         let status = sessions.status(key).await.ok()?;
         let approval = status.questions.into_iter().next().map(Waiting::Approval);
         approval.or_else(|| status.asks.into_iter().next().map(Waiting::Asked))
     }
 
-    /// The question as an assistant's message, in Markdown. What the agent wrote is indented, so that
-    /// clients show it as it is.
+    /// Returns the question as an assistant's message in Markdown. The agent's text is indented, so that clients show it
+    /// verbatim.
     pub(super) fn message(&self, key: &SessionKey) -> String {
         let (asked, id, answer) = match self {
             Waiting::Approval(question) => (approval(question), &question.id, "yes` (or `no`)"),

@@ -1,12 +1,12 @@
 //! Whether agents have a model, and whether the running gateway has the configuration of the file.
 
-use gantry_model::Models;
+use gantry_agent::NO_MODEL;
 use gantry_protocol::{Empty, GatewayStatus, ModelReport, ModelsReport, method};
 
 use super::{Check, Health};
 use crate::client::{Client, Target, runtime};
 use crate::environment::Environment;
-use crate::models::{NO_MODEL, describe, found};
+use crate::models::found;
 use crate::output::Output;
 
 pub(super) fn checks(environment: &Environment, output: &Output) -> Vec<Check> {
@@ -52,8 +52,7 @@ pub(super) fn checks(environment: &Environment, output: &Output) -> Vec<Check> {
 fn here(environment: &Environment) -> Result<ModelsReport, String> {
     let config = environment.layers.load().map_err(|err| err.to_string())?;
     let found = runtime().and_then(|runtime| runtime.block_on(found(environment, &config)));
-    let (settings, problems) = found.map_err(|err| format!("{err:#}"))?;
-    Ok(describe(&config, &Models::new(settings), &problems))
+    Ok(found.map_err(|err| format!("{err:#}"))?.report())
 }
 
 fn names(report: &ModelsReport) -> Vec<&str> {

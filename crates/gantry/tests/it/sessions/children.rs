@@ -124,8 +124,8 @@ fn when_all_fail_there_is_one_error_with_each_cause() {
     let world = model.world(GUIDED);
     let up = Up::start(&world);
     let reply = reply(&up, "go");
-    assert!(reply.contains("no agent succeeded\n- a: the model was asked 2 times"), "{reply}");
-    assert!(reply.contains("- b: unknown role \"nobody\"; there are collector, creator"), "{reply}");
+    assert!(reply.contains("no agent succeeded\n- a: the run reached its limit of 2 requests"), "{reply}");
+    assert!(reply.contains("- b: unknown role \"nobody\"; known roles: collector, creator"), "{reply}");
     let ended = history(&up, "main").into_iter().find(|event| event["kind"] == "call_ended").unwrap();
     assert_eq!(ended["data"]["result"]["is_error"], true, "{ended}");
     model.check();
@@ -360,11 +360,11 @@ fn agents_are_begun_five_deep_and_twenty_at_a_time() {
     let world = model.world(GUIDED);
     let up = Up::start(&world);
     let deepest = reply(&up, "deep");
-    assert!(deepest.contains("agents are begun at most 5 deep"), "{deepest}");
+    assert!(deepest.contains("child agents can be nested at most 5 deep"), "{deepest}");
     assert_eq!(children(&up).len(), 5);
     world.run(&["sessions", "reset", "main"]);
     let wide = reply(&up, "wide");
-    assert_eq!(wide.matches("20 children are at work already").count(), 1, "{wide}");
+    assert_eq!(wide.matches("20 children are already running").count(), 1, "{wide}");
     assert_eq!(wide.matches("slept").count(), 20, "{wide}");
     // Those that have ended make room.
     world.run(&["sessions", "reset", "main"]);

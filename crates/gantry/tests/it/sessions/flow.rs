@@ -355,7 +355,7 @@ fn the_owner_can_trust_a_file_again() {
     for unknown in ["plan.txt", "nothing.txt", "node:nobody", "api:none"] {
         let message = json!({"message": format!("/trust {unknown}")});
         let told = post(&stage.up, "agent:c0:part-0", &message, &[]).json();
-        assert_eq!(told["told"], format!("{unknown} was not marked; nothing has changed"));
+        assert_eq!(told["told"], format!("{unknown} is not marked; nothing changed"));
     }
 }
 

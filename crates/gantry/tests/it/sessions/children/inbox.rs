@@ -71,9 +71,9 @@ fn an_inbox_drains_in_order_knows_the_sender_and_has_bounds() {
     let wrong = reply(&up, "wrong");
     for expected in [
         "did you mean",
-        "this is you yourself",
-        "commands are for people",
-        "a message has at most 102400 bytes",
+        "you cannot send a message to yourself",
+        "slash commands are for people",
+        "a message may have at most 102400 bytes",
         "agentId is not yours",
     ] {
         assert!(wrong.contains(expected), "{expected}: {wrong}");

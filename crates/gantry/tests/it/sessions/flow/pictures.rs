@@ -132,7 +132,7 @@ fn nothing_is_fetched(kind: &str) {
             let told = format!("{attack:?} on {surface} ({kind}): {text:?}");
             assert_eq!(fetched(text), [""; 0], "{told}");
             assert!(text.contains("the+key"), "it can still be read: {told}");
-            let names = ["web_fetch http://127.0.0.1:", "Read diary.txt", "stand here as text"];
+            let names = ["web_fetch http://127.0.0.1:", "Read diary.txt", "are shown as text"];
             assert!(names.iter().all(|name| text.contains(name)), "the note says why: {told}");
         }
         let (first, others) = seen.split_first().unwrap();

@@ -1,86 +1,93 @@
-//! What agents may spend: checked before a call of a model, together with the calls that are under way, and written down after it.
+//! [`Spending`] enforces agents' budgets. It reserves the highest cost of a request before the request is
+//! sent, and records the real cost afterwards.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gantry_agent::Asker;
 use gantry_model::{Budgets, Model, Money, OverBudget, Request, Spent, most_it_costs};
 use gantry_store::{ACCOUNT_SEPARATOR, Database, DatabaseError};
 use jiff::tz::TimeZone;
 
-pub(crate) struct Spending {
+use super::Asker;
+
+pub(super) struct Spending {
     budgets: Mutex<Budgets>,
     database: Database,
-    /// The user's: a day's budget is one of their calendar.
+    /// The user's time zone. A day's budget follows their calendar.
     zone: TimeZone,
-    /// One after the other: two calls that fit by themselves may not fit together.
+    /// Held while a request is checked: two requests that fit alone may not fit together.
     deciding: tokio::sync::Mutex<()>,
-    under_way: Arc<Mutex<Vec<Promise>>>,
+    reserved: Arc<Mutex<Vec<CostReservation>>>,
 }
 
-/// The most that a call under way may cost.
-struct Promise {
+/// The highest cost of a request that has not ended.
+struct CostReservation {
     number: u64,
     day: String,
     asker: Asker,
     most: Money,
 }
 
-/// A call that may be made. Dropped without being settled, it cost nothing.
-pub(crate) struct Allowed {
+/// `SpendingPermit` allows one request. A permit that is dropped without being recorded costs nothing.
+pub(super) struct SpendingPermit {
     number: u64,
     day: String,
-    under_way: Arc<Mutex<Vec<Promise>>>,
-    /// The second model fits into the budgets too.
-    pub(crate) fallback: bool,
-    /// The longest answer that the budgets have room for, where that is less than what was asked for.
-    pub(crate) max_tokens: Option<u32>,
+    reserved: Arc<Mutex<Vec<CostReservation>>>,
+    /// The fallback model also fits the budgets.
+    pub(super) fallback: bool,
+    /// The longest answer that fits the budgets, if it is shorter than the requested one.
+    pub(super) max_tokens: Option<u32>,
 }
 
-/// The shortest answer that is worth paying for.
+/// An answer is not shortened below this.
 const MIN_ANSWER_TOKENS: u32 = 256;
 
 impl Spending {
-    pub(crate) fn new(budgets: Budgets, database: Database, zone: TimeZone) -> Spending {
+    pub(super) fn new(budgets: Budgets, database: Database, zone: TimeZone) -> Spending {
         Spending {
             budgets: Mutex::new(budgets),
             database,
             zone,
             deciding: tokio::sync::Mutex::default(),
-            under_way: Arc::default(),
+            reserved: Arc::default(),
         }
     }
 
-    /// From now on; calls under way are counted as before.
-    pub(crate) fn set_budgets(&self, budgets: Budgets) {
+    /// Replaces the budgets. Reservations stay.
+    pub(super) fn set_budgets(&self, budgets: Budgets) {
         *self.budgets.lock().unwrap_or_else(PoisonError::into_inner) = budgets;
     }
 
-    /// Whether the call may be made; if not, which budget it would pass. A child's budget that has no room for the longest
-    /// answer makes the answer shorter.
-    pub(crate) async fn allow(
+    /// Reserves the highest cost of a request, or returns the budget that it could exceed. If a child's
+    /// budget is too small for the longest answer, the answer is limited instead.
+    pub(super) async fn reserve(
         &self,
         asker: &Asker,
         request: &Request,
         model: &Model,
         fallback: Option<&Model>,
-    ) -> Result<Allowed, String> {
+    ) -> Result<SpendingPermit, String> {
         let day = jiff::Timestamp::now().to_zoned(self.zone.clone()).date().to_string();
-        let mut allowed =
-            Allowed { number: 0, day, under_way: self.under_way.clone(), fallback: true, max_tokens: None };
+        let mut permit = SpendingPermit {
+            number: 0,
+            day,
+            reserved: self.reserved.clone(),
+            fallback: true,
+            max_tokens: None,
+        };
         let limits = self.limits(asker);
         if limits.is_empty() {
-            return Ok(allowed);
+            return Ok(permit);
         }
         let _deciding = self.deciding.lock().await;
         let mut spent = Vec::with_capacity(limits.len());
         for (budgets, account) in limits {
-            let so_far = self.spent(&allowed.day, asker, account).await.map_err(|err| err.to_string())?;
+            let so_far = self.spent(&permit.day, asker, account).await.map_err(|err| err.to_string())?;
             spent.push((budgets, so_far));
         }
-        // What the operator has set is kept to as it stands; what a child was given makes its answers shorter.
+        // A child's own budget limits its answers. The operator's budgets reject the request.
         let (common, own) = spent.split_at(spent.len() - asker.budgets.len());
         let shorter = affordable(request, model, own).map_err(|err| err.to_string())?;
-        allowed.max_tokens = shorter.as_ref().map(|shorter| shorter.max_tokens);
+        permit.max_tokens = shorter.as_ref().map(|shorter| shorter.max_tokens);
         let request = shorter.as_ref().unwrap_or(request);
         for (budgets, spent) in common {
             budgets.check(request, model, spent).map_err(|err| err.to_string())?;
@@ -89,18 +96,18 @@ impl Spending {
             spent.iter().all(|(budgets, spent)| budgets.check(request, model, spent).is_ok())
         };
         let second = fallback.filter(fits);
-        allowed.fallback = second.is_some();
+        permit.fallback = second.is_some();
         let most =
             [Some(model), second].into_iter().flatten().filter_map(|model| most_it_costs(request, model));
         let most = most.max().unwrap_or(Money::ZERO);
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        allowed.number = under_way.last().map_or(1, |last| last.number + 1);
-        let day = allowed.day.clone();
-        under_way.push(Promise { number: allowed.number, day, asker: asker.clone(), most });
-        Ok(allowed)
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        permit.number = reserved.last().map_or(1, |last| last.number + 1);
+        let day = permit.day.clone();
+        reserved.push(CostReservation { number: permit.number, day, asker: asker.clone(), most });
+        Ok(permit)
     }
 
-    /// The budgets of everybody, then those that a child and each above it were given, with the account each is of.
+    /// The operator's budgets, then those of a child and its ancestors. Each comes with its account.
     fn limits<'a>(&self, asker: &'a Asker) -> Vec<(Budgets, &'a str)> {
         let budgets = *self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let Budgets { run, agent, day, unpriced } = budgets;
@@ -112,38 +119,42 @@ impl Spending {
         common.into_iter().chain(own).collect()
     }
 
-    /// Writes down what a call came to.
-    pub(crate) async fn settle(
+    /// Records the cost of a request that ended.
+    pub(super) async fn record(
         &self,
-        allowed: Allowed,
+        permit: SpendingPermit,
         asker: &Asker,
         cost: Option<Money>,
     ) -> Result<(), DatabaseError> {
-        // A model of one's own costs nothing, and nobody need wait for the disk to say so.
+        // Local models are free: there is nothing to write.
         let Some(cost) = cost.filter(|cost| *cost > Money::ZERO) else { return Ok(()) };
         let nanos = i64::try_from(cost.nanos()).unwrap_or(i64::MAX);
-        // Only then the promise goes: in between it counts twice, never not at all.
-        self.database.record_spending(&allowed.day, &asker.agent, &asker.account, nanos).await
+        // The reservation ends after this, so that the cost is counted twice for a moment, never missed.
+        self.database.record_spending(&permit.day, &asker.agent, &asker.account, nanos).await
     }
 
-    /// What was spent on an account and those beneath it, by the agent and in all, and what calls under way may still cost.
+    /// Sums recorded and reserved costs: of an account and those below it, of the agent, and of the day.
     async fn spent(&self, day: &str, asker: &Asker, account: &str) -> Result<Spent, DatabaseError> {
         let spent = self.database.spending(day, &asker.agent, account).await?;
         let money = |nanos: i64| Money::from_nanos(u64::try_from(nanos).unwrap_or(0));
-        let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        let promised = |counts: &dyn Fn(&Promise) -> bool| -> Money {
-            under_way.iter().filter(|promise| counts(promise)).map(|promise| promise.most).sum()
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = |counts: &dyn Fn(&CostReservation) -> bool| -> Money {
+            reserved
+                .iter()
+                .filter(|reservation| counts(reservation))
+                .map(|reservation| reservation.most)
+                .sum()
         };
         Ok(Spent {
-            run: money(spent.run) + promised(&|promise| is_beneath(&promise.asker.account, account)),
+            run: money(spent.run) + sum(&|reservation| is_below(&reservation.asker.account, account)),
             agent: money(spent.agent)
-                + promised(&|promise| promise.day == day && promise.asker.agent == asker.agent),
-            day: money(spent.day) + promised(&|promise| promise.day == day),
+                + sum(&|reservation| reservation.day == day && reservation.asker.agent == asker.agent),
+            day: money(spent.day) + sum(&|reservation| reservation.day == day),
         })
     }
 }
 
-/// The request with an answer that fits all budgets; none if it fits as it is.
+/// Limits the answer so that the request fits all budgets. Returns `None` if it fits unchanged.
 fn affordable(
     request: &Request,
     model: &Model,
@@ -162,7 +173,7 @@ fn affordable(
         budgets.check(&least, model, spent)?;
         let (room, least_cost) = (limit.nanos().saturating_sub(so_far.nanos()), most_it_costs(&least, model));
         let least_cost = least_cost.map_or(0, Money::nanos);
-        // The price of an answer grows with its length alone.
+        // The cost grows linearly with the length of the answer.
         let tokens_left = u64::from(longest - least.max_tokens);
         let affordable = u128::from(tokens_left) * u128::from(room.saturating_sub(least_cost))
             / u128::from(next.nanos().saturating_sub(least_cost).max(1));
@@ -173,15 +184,15 @@ fn affordable(
     Ok(shorter)
 }
 
-/// Whether what is spent on one account is spent on the other, too.
-fn is_beneath(account: &str, other: &str) -> bool {
+/// Whether `account` is `other` or below it, so that its costs count for both.
+fn is_below(account: &str, other: &str) -> bool {
     account.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(ACCOUNT_SEPARATOR))
 }
 
-impl Drop for Allowed {
+impl Drop for SpendingPermit {
     fn drop(&mut self) {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        under_way.retain(|promise| promise.number != self.number);
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        reserved.retain(|reservation| reservation.number != self.number);
     }
 }
 
@@ -190,10 +201,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_child_spends_is_spent_by_everybody_above() {
+    fn costs_of_a_child_count_for_every_ancestor() {
         let [run, child, grandchild] = ["s/r", "s/r\u{1f}x", "s/r\u{1f}x\u{1f}y"];
-        assert!([run, child, grandchild].into_iter().all(|account| is_beneath(account, run)));
-        assert!(is_beneath(grandchild, child) && !is_beneath(run, child));
-        assert!(!is_beneath("s/r2", run) && !is_beneath("s/r\u{1f}xx", child));
+        assert!([run, child, grandchild].into_iter().all(|account| is_below(account, run)));
+        assert!(is_below(grandchild, child) && !is_below(run, child));
+        assert!(!is_below("s/r2", run) && !is_below("s/r\u{1f}xx", child));
     }
 }
