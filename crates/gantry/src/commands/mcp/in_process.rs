@@ -1,4 +1,4 @@
-//! The gate of this very process, for one MCP client.
+//! Serves one MCP client from the gate of this process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct Inner {
 }
 
 impl InProcess {
-    /// Whoever is named must exist: it is told now, not with the first call.
+    /// Fails if the agent does not exist, so that the error is not delayed until the first call.
     pub(super) fn new(
         local: Arc<Local>,
         agent: Option<String>,
@@ -50,7 +50,7 @@ impl InProcess {
             Purpose::Tool => &inner.tools,
             Purpose::Resource => &inner.resources,
         };
-        // Results are shortened here, also those of an agent whose list does not name what reads on.
+        // Results may be shortened, so `result_read` is offered even if the agent's list does not name it.
         call.scope = chosen.clone().within(call.scope.including(RESULT_READ));
         Ok(call)
     }
