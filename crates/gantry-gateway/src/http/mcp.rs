@@ -19,7 +19,8 @@ use gantry_domain::Identity;
 use gantry_domain::http::{Taken, read_body, refusal_response};
 use gantry_link::Reservation;
 use gantry_mcp::{
-    Asked, Backend, HttpService, HttpSessions, McpServer, Names, Purpose, Selection, Shown, Who, http_service,
+    Backend, CallRequest, HttpService, HttpSessions, McpServer, Names, OfferedTools, Purpose, Selection, Who,
+    http_service,
 };
 use gantry_tool::{Call, Outcome, Refusal, RefusalCode, Surface};
 use http_body_util::combinators::BoxBody;
@@ -262,24 +263,24 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 pub(super) struct GatewayBackend(Arc<Gateway>);
 
 impl Backend for GatewayBackend {
-    async fn shown(&self, who: &Who) -> Result<Shown, Refusal> {
+    async fn offered_tools(&self, who: &Who) -> Result<OfferedTools, Refusal> {
         let (call, names) = self.scoped_for(who, Purpose::Tool)?;
-        Ok(Shown { tools: self.0.gate.registry().view(&call.scope), names })
+        Ok(OfferedTools { tools: self.0.gate.registry().view(&call.scope), names })
     }
 
-    async fn call(&self, who: &Who, asked: Asked) -> Outcome {
-        let mut call = match self.scoped_for(who, asked.purpose) {
+    async fn call(&self, who: &Who, request: CallRequest) -> Outcome {
+        let mut call = match self.scoped_for(who, request.purpose) {
             Ok((call, _)) => call,
-            Err(refusal) => return Outcome::from_wire(&asked.tool, Err(refusal.to_wire())),
+            Err(refusal) => return Outcome::from_wire(&request.tool, Err(refusal.to_wire())),
         };
-        let ending = std::mem::replace(&mut call.cancel, asked.cancel.clone());
-        (call.progress, call.approver) = (asked.progress, asked.approver);
-        let mut running = std::pin::pin!(Box::pin(self.0.run(call, &asked.tool, asked.input)));
+        let ending = std::mem::replace(&mut call.cancel, request.cancel.clone());
+        (call.progress, call.approver) = (request.progress, request.approver);
+        let mut running = std::pin::pin!(Box::pin(self.0.run(call, &request.tool, request.input)));
         tokio::select! {
             outcome = &mut running => outcome,
             // The gateway or the token has ended.
             () = ending.cancelled() => {
-                asked.cancel.cancel();
+                request.cancel.cancel();
                 running.await
             }
         }

@@ -77,7 +77,7 @@ pub(super) fn check_known(config: &Config, name: &str) -> Result<()> {
 /// Reports a server that cannot be used, with the exit code for an unreachable server.
 pub(super) fn unreachable(err: ServerError) -> anyhow::Error {
     let refusal = Refusal::new(RefusalCode::Unavailable, err.to_string());
-    Refused(match err.hint().filter(|hint| !hint.contains("mcp test")) {
+    Refused(match err.fix() {
         Some(hint) => refusal.with_hint(hint),
         None => refusal,
     })

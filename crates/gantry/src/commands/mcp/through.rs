@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use gantry_link::{Event, Link, LinkError, Request, ServeFuture, Service};
-use gantry_mcp::{Asked, Backend, Purpose, Selection, Shown, Who};
+use gantry_mcp::{Backend, CallRequest, OfferedTools, Purpose, Selection, Who};
 use gantry_protocol::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, StreamFrame, ToolInfo, ToolList, ToolsListParams,
     event, method, raw,
@@ -150,46 +150,46 @@ impl Through {
         Ok(tools.registry.view(&scope))
     }
 
-    async fn send(&self, who: &Who, asked: Asked) -> Result<Outcome, Refusal> {
-        let view = self.view(asked.purpose).await?;
-        if view.describe(&asked.tool).is_none() {
-            return Err(view.unknown(&asked.tool));
+    async fn send(&self, who: &Who, request: CallRequest) -> Result<Outcome, Refusal> {
+        let view = self.view(request.purpose).await?;
+        if view.describe(&request.tool).is_none() {
+            return Err(view.unknown(&request.tool));
         }
         let link = self.link().await?;
         let params = CallParams {
-            tool: asked.tool.clone(),
-            input: Some(raw(&asked.input)),
+            tool: request.tool.clone(),
+            input: Some(raw(&request.input)),
             agent: self.0.agent.clone(),
             workspace: self.0.workspace.clone(),
             mcp: Some(who.client.clone()),
-            asks: asked.approver.is_some(),
+            asks: request.approver.is_some(),
         };
         let mut listening = Listening { listener: &self.0.listener, number: None };
-        let handlers = CallHandlers { progress: asked.progress, approver: asked.approver };
+        let handlers = CallHandlers { progress: request.progress, approver: request.approver };
         let answer = link
             .request_numbered(
                 method::TOOL_CALL,
                 raw(&params),
                 None,
-                &asked.cancel,
+                &request.cancel,
                 CALL_OFF_GRACE,
                 |number| {
                     listening.listen(number, handlers);
                 },
             )
             .await;
-        Ok(outcome(&asked.tool, answer))
+        Ok(outcome(&request.tool, answer))
     }
 }
 
 impl Backend for Through {
-    async fn shown(&self, _: &Who) -> Result<Shown, Refusal> {
-        Ok(Shown { tools: self.view(Purpose::Tool).await?, names: self.0.selection.names() })
+    async fn offered_tools(&self, _: &Who) -> Result<OfferedTools, Refusal> {
+        Ok(OfferedTools { tools: self.view(Purpose::Tool).await?, names: self.0.selection.names() })
     }
 
-    async fn call(&self, who: &Who, asked: Asked) -> Outcome {
-        let tool = asked.tool.clone();
-        let sent = self.send(who, asked).await;
+    async fn call(&self, who: &Who, request: CallRequest) -> Outcome {
+        let tool = request.tool.clone();
+        let sent = self.send(who, request).await;
         sent.unwrap_or_else(|refusal| Outcome::from_wire(&tool, Err(refusal.to_wire())))
     }
 
