@@ -3,10 +3,9 @@
 use gantry_link::Request;
 use gantry_protocol::{
     ErrorCode, GatewayStatus, Invitation, NodeId, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
-    ProcessList, ProcessRecord, RawJson, TokenAdd, TokenAdded, TokenInfo, TokenList, TokenName, WireError,
-    method, raw,
+    ProcessList, ProcessRecord, RawJson, TokenAdd, TokenAdded, TokenList, TokenName, WireError, method, raw,
 };
-use gantry_store::{ClientToken, DatabaseError, NewClientToken};
+use gantry_store::{ClientToken, DatabaseError};
 use gantry_tool::{ToolScope, Toolset, nearest};
 use gantry_toolsets::LOCAL_NODE;
 
@@ -106,7 +105,7 @@ impl Gateway {
             method::TOKENS_LIST => {
                 request.no_params()?;
                 let tokens = self.database.list_client_tokens().await.map_err(database_error)?;
-                raw(&TokenList { tokens: tokens.into_iter().map(token_info).collect() })
+                raw(&TokenList { tokens: tokens.into_iter().map(|token| token.info).collect() })
             }
             method::TOKENS_ADD => raw(&self.add_token(request.parse()?).await?),
             method::TOKENS_REVOKE => {
@@ -134,14 +133,7 @@ impl Gateway {
         ToolScope::new(params.tools.as_deref(), &[])
             .map_err(|err| WireError::new(ErrorCode::BadParams, err.to_string()))?;
         let warnings = self.unmatched_names(params.tools.as_deref().unwrap_or_default(), &params.agents);
-        let new = NewClientToken {
-            name: params.name.clone(),
-            tools: params.tools,
-            agents: params.agents,
-            read_only: params.read_only,
-            expires: params.expires,
-        };
-        let token = self.database.add_client_token(&new, now_ms()).await.map_err(database_error)?;
+        let token = self.database.add_client_token(&params, now_ms()).await.map_err(database_error)?;
         Ok(TokenAdded { name: params.name, token: token.expose().to_owned(), warnings })
     }
 
@@ -197,19 +189,6 @@ fn joined_node(request: &Request) -> Result<NodeId, WireError> {
     let node: NodeId = request.parse()?;
     refuse_own_machine(&request.method, &node.id)?;
     Ok(node)
-}
-
-fn token_info(token: ClientToken) -> TokenInfo {
-    TokenInfo {
-        name: token.name,
-        tools: token.tools,
-        agents: token.agents,
-        read_only: token.read_only,
-        created: token.created,
-        expires: token.expires,
-        last_used: token.last_used,
-        revoked: token.revoked,
-    }
 }
 
 /// Returns whether a token of that name existed and all such tokens are revoked.
