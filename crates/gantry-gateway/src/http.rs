@@ -96,8 +96,8 @@ async fn only_our_names(State(gateway): State<Arc<Gateway>>, request: Request, n
     let origins = headers.get_all(header::ORIGIN).iter();
     let is_ours =
         |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| gateway.hosts.allows_origin(origin, asked));
-    let mut strangers = origins.filter(|origin| !is_ours(origin));
-    if strangers.next().is_some() {
+    let mut foreign = origins.filter(|origin| !is_ours(origin));
+    if foreign.next().is_some() {
         return problem(StatusCode::FORBIDDEN, "forbidden", "requests from other origins are rejected", None);
     }
     if let Some(refused) = coded_body(headers) {

@@ -86,9 +86,9 @@ async fn converse(servers: &Servers, gate: &Gate, context: &Value) -> Result<(),
             .statuses(NAME)
             .map_err(|err| err.to_string())?
             .into_iter()
-            .filter_map(|standing| {
-                let schema = standing.offered?["inputSchema"].clone();
-                Some((standing.name, example(&schema, gate.registry())))
+            .filter_map(|status| {
+                let schema = status.offered?["inputSchema"].clone();
+                Some((status.name, example(&schema, gate.registry())))
             })
             .collect(),
     };

@@ -16,7 +16,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 pub(crate) struct Reports {
     token: Option<ProgressToken>,
     wanted: bool,
-    told: watch::Receiver<Option<Progress>>,
+    reported: watch::Receiver<Option<Progress>>,
     started: Instant,
     next: Instant,
     beat: Instant,
@@ -27,16 +27,16 @@ pub(crate) struct Reports {
 
 /// Creates the receiver of progress and its reports. Without a token, progress is only logged.
 pub(crate) fn reports(token: Option<ProgressToken>, logged: bool) -> (Option<ProgressSink>, Reports) {
-    let (telling, told) = watch::channel(None);
+    let (sender, reported) = watch::channel(None);
     let now = Instant::now();
     let wanted = token.is_some() || logged;
     let sink = wanted.then(|| {
         ProgressSink::new(move |progress| {
-            telling.send_replace(Some(progress));
+            sender.send_replace(Some(progress));
         })
     });
     let beat = now + HEARTBEAT;
-    let reports = Reports { token, wanted, told, started: now, next: now, beat, last: None, over: false };
+    let reports = Reports { token, wanted, reported, started: now, next: now, beat, last: None, over: false };
     (sink, reports)
 }
 
@@ -48,13 +48,13 @@ impl Reports {
         }
         loop {
             tokio::select! {
-                told = self.told.changed(), if !self.over => {
-                    if told.is_err() {
+                changed = self.reported.changed(), if !self.over => {
+                    if changed.is_err() {
                         self.over = true;
                         continue;
                     }
                     tokio::time::sleep_until(self.next).await;
-                    let Some(progress) = self.told.borrow_and_update().clone() else { continue };
+                    let Some(progress) = self.reported.borrow_and_update().clone() else { continue };
                     if self.last.is_some_and(|last| progress.done <= last) {
                         continue;
                     }

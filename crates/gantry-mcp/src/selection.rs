@@ -87,14 +87,14 @@ impl Selection {
             scope.is_ok_and(|scope| registry.view(&scope).entries().is_empty())
         };
         let entries = registry.entries();
-        let told = |chosen: &String| {
+        let describe = |chosen: &String| {
             let plain: String = chosen.chars().filter(|c| !"*?[]{}".contains(*c)).collect();
             match nearest(&plain, entries.iter().map(|tool| tool.name())).as_slice() {
                 [] => format!("no tool matches {chosen:?}; `gantry tools` lists the tools"),
                 near => format!("no tool matches {chosen:?}; did you mean {}?", near.join(", ")),
             }
         };
-        self.chosen.iter().filter(missing).map(told).collect()
+        self.chosen.iter().filter(missing).map(describe).collect()
     }
 
     /// Returns how many names, globs and toolsets were chosen.

@@ -137,7 +137,7 @@ impl Client {
     ) -> Result<R> {
         let answer = self.link.request_within(method, raw(params), ANSWER_LIMIT).await;
         let answer = answer.map_err(request_error)?;
-        serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
+        serde_json::from_str(answer.get()).context("the gateway's answer is invalid")
     }
 
     /// Calls a tool. A cancellation reaches the machine it runs on.

@@ -364,7 +364,8 @@ fn invalid_certificate(config: &GatewayConfig, certificate: Option<&Certificate>
     Some(format!("the certificate in {} {reason}; clients and nodes will reject it", file.display()))
 }
 
-/// Returns the host names that requests may use: the public one, configured ones, and the address and machine name unless loopback.
+/// Returns the host names that requests may use: the public and configured ones, and, unless the gateway listens on
+/// loopback, its address and the machine's name.
 fn hosts(config: &GatewayConfig) -> Result<Hosts> {
     let mut names = config.hosts.clone();
     if let Some(url) = config.public_url.as_deref().filter(|url| !url.contains("://")) {

@@ -152,8 +152,8 @@ impl Guarded {
         let lists = self.lists.clone();
         let events = SseStream::from_bytes_stream(bounded(body));
         let readable = move |mut event: Sse| {
-            if let Some(mended) = event.data.as_deref().and_then(|data| lists.replacement(data)) {
-                event.data = Some(mended);
+            if let Some(replaced) = event.data.as_deref().and_then(|data| lists.replacement(data)) {
+                event.data = Some(replaced);
             }
             event
         };

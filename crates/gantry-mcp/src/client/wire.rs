@@ -173,8 +173,8 @@ mod tests {
             let ServerJsonRpcMessage::Error(error) = lists.message(text).unwrap() else { panic!("{text}") };
             assert_eq!(error.id, Some(NumberOrString::Number(7)), "{text}");
             assert!(is_unreadable(&error.error), "{text}");
-            let mended = lists.replacement(text).unwrap();
-            assert!(matches!(serde_json::from_str(&mended), Ok(ServerJsonRpcMessage::Error(_))), "{mended}");
+            let replaced = lists.replacement(text).unwrap();
+            assert!(matches!(serde_json::from_str(&replaced), Ok(ServerJsonRpcMessage::Error(_))), "{replaced}");
         }
         for stray in ["hello", "{}", r#"{"id":null}"#, r#"{"jsonrpc":"2.0","id":7,"method":7}"#, &deep[..99]]
         {

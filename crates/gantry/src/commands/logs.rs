@@ -1,7 +1,8 @@
 //! `gantry logs` shows the newest log lines of a node or of the gateway.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
+use gantry_protocol::LogsResult;
 use gantry_tool::{Answer, Reply};
 use serde_json::{Map, Value, json};
 
@@ -42,10 +43,12 @@ pub(crate) fn run(environment: Environment, output: &Output, args: &LogsArgs) ->
         output.value(result);
         return Ok(Exit::Success);
     }
-    for line in result["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    let logs: LogsResult =
+        serde_json::from_value(result.clone()).context("the gateway's answer is invalid")?;
+    for line in &logs.lines {
         output.line(&format_line(output, line));
     }
-    if result["truncated"] == true {
+    if logs.truncated {
         output.note("older lines exist; use --lines to see more");
     }
     Ok(Exit::Success)

@@ -95,7 +95,7 @@ struct Transferred {
 
 fn show(output: &Output, glyphs: Glyphs, result: &Value) -> Result<()> {
     let sent: Transferred =
-        serde_json::from_value(result.clone()).context("the gateway's answer is not valid")?;
+        serde_json::from_value(result.clone()).context("the gateway's answer is invalid")?;
     let skipped_note = (sent.skipped_count > 0 && !output.json)
         .then(|| format!("{} entries were skipped; everything else was copied", sent.skipped_count));
     if output.json || !output.is_terminal() {

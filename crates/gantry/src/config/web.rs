@@ -198,7 +198,7 @@ pub(super) fn accept_older_names(config: &mut Value) -> Vec<Violation> {
     let key_name = if named == Some("brave") { "braveKey" } else { "tavilyKey" };
     let key = root.remove("search_api_key");
     wrong.extend(place(root, &["web", "search"], key_name, key, "search_api_key"));
-    // With an order, the provider only tells which key it is.
+    // With an order, the provider only says which key it is.
     let is_ordered = root.get("web").is_some_and(|web| web.pointer("/search/order").is_some());
     let order = named.filter(|_| !is_ordered).map(first_of);
     wrong.extend(place(root, &["web", "search"], "order", order, "search_provider"));

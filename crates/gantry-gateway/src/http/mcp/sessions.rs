@@ -176,7 +176,7 @@ mod tests {
         assert!(full.all().len() == MAX_SESSIONS, "one made room for the other");
         let ids: Vec<String> = full.all().keys().cloned().collect();
         let in_use: Vec<InUse> = ids.iter().map(|id| full.in_use(id)).collect();
-        assert_eq!(full.room("f"), Room::None, "nobody loses a session that is in use");
+        assert_eq!(full.room("f"), Room::None, "sessions in use are never ended");
         drop(in_use);
         assert!(matches!(full.room("a"), Room::InPlaceOf(id) if id.starts_with('a')));
         full.keep_only(&(0..64).map(|number| format!("a{number}")).collect());

@@ -106,7 +106,7 @@ impl<'a> Connection<'a> {
     ) -> Result<R> {
         let answer: Result<_, LinkError> = self.link.request_within(method, raw(params), ANSWER_LIMIT).await;
         let answer = answer.map_err(request_error)?;
-        serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
+        serde_json::from_str(answer.get()).context("the gateway's answer is invalid")
     }
 
     /// Returns the next event. After missed events it requests the message's outcome.

@@ -166,7 +166,8 @@ fn indented(value: &Value, indent: &str) -> serde_json::Result<String> {
     Ok(String::from_utf8(written).unwrap_or_default())
 }
 
-/// Removes whitespace and the content of strings from JSON. The rest shows how numbers are written and how many keys there are.
+/// Removes whitespace and the content of strings from JSON. The rest shows how numbers are written and how many keys
+/// there are.
 fn without_words(text: &str) -> String {
     let (mut left, mut quoted, mut escaped) = (String::new(), false, false);
     for c in text.chars() {

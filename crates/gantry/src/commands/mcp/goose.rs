@@ -102,7 +102,7 @@ fn rewritten(text: &str, entry: &Entry, timeout: Option<&Value>) -> Result<Strin
         .concat())
 }
 
-/// The lines of an entry that are not of a field which is written anew.
+/// Returns the lines of an entry that belong to fields which are not rewritten.
 fn other_fields(lines: &[&str]) -> String {
     const OWN: [&str; 6] = ["enabled", "type", "name", "cmd", "args", "timeout"];
     let mut skipping = false;
@@ -117,7 +117,7 @@ fn other_fields(lines: &[&str]) -> String {
     lines.iter().filter(is_kept).copied().collect()
 }
 
-/// What stands behind a key at the beginning of a line, which may be quoted.
+/// Returns the value after a key at the start of a line. The key may be quoted.
 fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let plain = [key.to_owned(), format!("\"{key}\""), format!("'{key}'")];
     let rest = plain.iter().find_map(|key| line.strip_prefix(key.as_str()))?;
