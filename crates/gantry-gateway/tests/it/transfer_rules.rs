@@ -98,7 +98,8 @@ async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
     let fleet = Fleet::start_ruled(&["a", "b"], LIMIT, rules).await;
     fleet.write("a", "file", "x");
     for name in ["good", "revoked"] {
-        let new = TokenAdd { name: name.into(), ..TokenAdd::default() };
+        let new =
+            TokenAdd { name: name.into(), tools: None, agents: Vec::new(), read_only: false, expires: None };
         fleet.database.add_client_token(&new, 1).await.unwrap();
     }
     fleet.database.revoke_client_token("revoked", 2).await.unwrap();

@@ -174,7 +174,10 @@ mod tests {
             assert_eq!(error.id, Some(NumberOrString::Number(7)), "{text}");
             assert!(is_unreadable(&error.error), "{text}");
             let replaced = lists.replacement(text).unwrap();
-            assert!(matches!(serde_json::from_str(&replaced), Ok(ServerJsonRpcMessage::Error(_))), "{replaced}");
+            assert!(
+                matches!(serde_json::from_str(&replaced), Ok(ServerJsonRpcMessage::Error(_))),
+                "{replaced}"
+            );
         }
         for stray in ["hello", "{}", r#"{"id":null}"#, r#"{"jsonrpc":"2.0","id":7,"method":7}"#, &deep[..99]]
         {

@@ -176,7 +176,7 @@ mod tests {
     use crate::database::testing::database;
 
     fn new(name: &str) -> TokenAdd {
-        TokenAdd { name: name.into(), ..TokenAdd::default() }
+        TokenAdd { name: name.into(), tools: None, agents: Vec::new(), read_only: false, expires: None }
     }
 
     #[tokio::test]
