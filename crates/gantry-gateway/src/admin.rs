@@ -1,12 +1,11 @@
-//! What the operator does to the gateway over the wire: nodes and tokens.
+//! Administration of nodes and tokens, for the operator.
 
 use gantry_link::Request;
 use gantry_protocol::{
     ErrorCode, GatewayStatus, Invitation, NodeId, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
-    ProcessList, ProcessRecord, RawJson, TokenAdd, TokenAdded, TokenInfo, TokenList, TokenName, WireError,
-    method, raw,
+    ProcessList, ProcessRecord, RawJson, TokenAdd, TokenAdded, TokenList, TokenName, WireError, method, raw,
 };
-use gantry_store::{ClientToken, DatabaseError, NewClientToken};
+use gantry_store::{ClientToken, DatabaseError};
 use gantry_tool::{ToolScope, Toolset, nearest};
 use gantry_toolsets::LOCAL_NODE;
 
@@ -19,7 +18,7 @@ impl Gateway {
         local.into_iter().chain(self.nodes.infos()).collect()
     }
 
-    /// Answers the operator's requests; `None` for other methods.
+    /// Answers an administrative request. Returns `None` for other methods.
     pub(crate) async fn administer(&self, request: &Request) -> Option<Result<RawJson, WireError>> {
         Some(match request.method.as_str() {
             method::GATEWAY_STATUS => self.report_status(request).await.map(|status| raw(&status)),
@@ -96,7 +95,7 @@ impl Gateway {
         Ok(ProcessList { processes: processes.collect() })
     }
 
-    /// With the configured public address, since the operator may have come another way.
+    /// Makes an invitation with the configured public URL, because the operator may use another address.
     fn invitation(&self, id: String, token: String) -> Invitation {
         Invitation { id, token, public_url: self.public_url.clone() }
     }
@@ -106,7 +105,7 @@ impl Gateway {
             method::TOKENS_LIST => {
                 request.no_params()?;
                 let tokens = self.database.list_client_tokens().await.map_err(database_error)?;
-                raw(&TokenList { tokens: tokens.into_iter().map(token_info).collect() })
+                raw(&TokenList { tokens: tokens.into_iter().map(|token| token.info).collect() })
             }
             method::TOKENS_ADD => raw(&self.add_token(request.parse()?).await?),
             method::TOKENS_REVOKE => {
@@ -133,20 +132,13 @@ impl Gateway {
     async fn add_token(&self, params: TokenAdd) -> Result<TokenAdded, WireError> {
         ToolScope::new(params.tools.as_deref(), &[])
             .map_err(|err| WireError::new(ErrorCode::BadParams, err.to_string()))?;
-        let warnings = self.means_nothing(params.tools.as_deref().unwrap_or_default(), &params.agents);
-        let new = NewClientToken {
-            name: params.name.clone(),
-            tools: params.tools,
-            agents: params.agents,
-            read_only: params.read_only,
-            expires: params.expires,
-        };
-        let token = self.database.add_client_token(&new, now_ms()).await.map_err(database_error)?;
+        let warnings = self.unmatched_names(params.tools.as_deref().unwrap_or_default(), &params.agents);
+        let token = self.database.add_client_token(&params, now_ms()).await.map_err(database_error)?;
         Ok(TokenAdded { name: params.name, token: token.expose().to_owned(), warnings })
     }
 
-    /// Names of a token's scope that nothing has now, with the nearest. Tools may come later, so they are not refused.
-    fn means_nothing(&self, tools: &[String], agents: &[String]) -> Vec<String> {
+    /// Warns of names in a token's scope that match nothing now. They are accepted, because tools may appear later.
+    fn unmatched_names(&self, tools: &[String], agents: &[String]) -> Vec<String> {
         let or_near = |name: &str, known: &[&str]| match nearest(name, known.iter().copied()).first() {
             Some(near) => format!("; did you mean {near:?}?"),
             None => String::new(),
@@ -167,24 +159,24 @@ impl Gateway {
                 && !scope.is_ok_and(|scope| all.iter().any(|tool| scope.allows(tool)))
         };
         let tools = tools.iter().filter(is_empty);
-        let tools = tools.map(|name| format!("no tool is meant by {name:?} now{}", or_near(name, &known)));
+        let tools = tools.map(|name| format!("no tool matches {name:?} now{}", or_near(name, &known)));
         let known: Vec<&str> = self.agents.keys().map(String::as_str).collect();
-        let strangers = agents.iter().filter(|name| *name != "*" && !self.agents.contains_key(*name));
-        tools
-            .chain(strangers.map(|name| format!("there is no agent {name:?}{}", or_near(name, &known))))
-            .collect()
+        let unknown = agents.iter().filter(|name| *name != "*" && !self.agents.contains_key(*name));
+        tools.chain(unknown.map(|name| format!("unknown agent {name:?}{}", or_near(name, &known)))).collect()
     }
 }
 
-/// What is done to machines that join is not done to the gateway's own, which has neither a token nor another name.
+/// Rejects requests that change the gateway's own machine, which has no token and a fixed name.
 fn refuse_own_machine(name: &str, id: &str) -> Result<(), WireError> {
     let cannot = match name {
         _ if id != LOCAL_NODE => return Ok(()),
-        method::NODES_RENEW => "it has no token that could be renewed",
+        method::NODES_RENEW => "it has no token to renew",
         method::NODES_REVOKE => {
-            "it has no token that could be revoked (`gantry serve` starts a gateway without it)"
+            "it has no token to revoke (`gantry serve` starts a gateway without this machine's tools)"
         }
-        method::NODES_FORGET => "it cannot be forgotten (`gantry serve` starts a gateway without it)",
+        method::NODES_FORGET => {
+            "it cannot be removed (`gantry serve` starts a gateway without this machine's tools)"
+        }
         method::NODES_RENAME => "it cannot be renamed",
         method::NODES_TAG => "it cannot be tagged",
         _ => return Ok(()),
@@ -192,27 +184,14 @@ fn refuse_own_machine(name: &str, id: &str) -> Result<(), WireError> {
     Err(WireError::new(ErrorCode::Conflict, format!("\"{id}\" is the gateway's own machine: {cannot}")))
 }
 
-/// The node that a request names, unless that is the gateway's own machine.
+/// Returns the node that a request names. The gateway's own machine is rejected.
 fn joined_node(request: &Request) -> Result<NodeId, WireError> {
     let node: NodeId = request.parse()?;
     refuse_own_machine(&request.method, &node.id)?;
     Ok(node)
 }
 
-fn token_info(token: ClientToken) -> TokenInfo {
-    TokenInfo {
-        name: token.name,
-        tools: token.tools,
-        agents: token.agents,
-        read_only: token.read_only,
-        created: token.created,
-        expires: token.expires,
-        last_used: token.last_used,
-        revoked: token.revoked,
-    }
-}
-
-/// Whether there was a token of that name, and none of that name is good any more.
+/// Returns whether a token of that name existed and all such tokens are revoked.
 fn is_revoked(tokens: &[ClientToken], name: &str) -> bool {
     let mut same = tokens.iter().filter(|token| token.name == name).peekable();
     same.peek().is_some() && same.all(|token| token.revoked.is_some())

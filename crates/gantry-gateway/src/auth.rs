@@ -1,5 +1,5 @@
-//! Who is at the door. Tokens are compared in constant time; those who guess are turned away, on loopback too. A right
-//! token always works: many who share an address behind a proxy must not be shut out by one of them.
+//! Authenticates tokens, compared in constant time. Addresses with too many wrong tokens are rejected, also on loopback. A
+//! valid token always works, because clients behind one proxy share an address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,20 +12,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gateway::now_ms;
 
-/// Wrong tokens an address may try within the window; after that it does not even hear what is wrong with them.
+/// Wrong tokens that an address may try within the window. After that the answer does not say what is wrong.
 const MAX_FAILURES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses that are remembered for their failures; the oldest make room.
+/// Maximum addresses whose failures are counted. The oldest are dropped first.
 const MAX_ADDRESSES: usize = 4096;
-/// Client tokens that need not be looked up again for a while.
+/// Size and lifetime of the cache of client tokens.
 const CACHED_FOR: Duration = Duration::from_secs(10);
 const MAX_CACHED: usize = 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthError {
-    #[error("a bearer token is needed")]
+    #[error("a bearer token is required")]
     Missing,
-    #[error("the token is not valid")]
+    #[error("the token is invalid")]
     Wrong,
     #[error("the token has expired")]
     Expired,
@@ -42,10 +42,10 @@ pub(crate) struct Auth {
     database: Database,
     failures: Mutex<HashMap<IpAddr, Failures>>,
     cache: Mutex<HashMap<blake3::Hash, (Instant, Arc<ClientToken>)>>,
-    /// Of the whole gateway: no call outlives it.
+    /// Cancels every call of the gateway.
     ending: CancellationToken,
-    /// What ends the calls of each token that was used, by its id. Those of revoked ones stay, and stay cancelled: a request
-    /// that was let in before may make its call after.
+    /// Cancellation of the calls of each used token, by token id. Entries of revoked tokens stay cancelled, because a
+    /// request that was authenticated before may start its call after.
     calls: Mutex<HashMap<String, Calls>>,
 }
 
@@ -71,7 +71,7 @@ impl Auth {
         }
     }
 
-    /// Whose token this is. The operator's is compared by hash, which takes the same time wherever it differs.
+    /// Returns the identity of a token. The operator's token is compared by hash, in constant time.
     pub(crate) async fn check(&self, token: &str, from: IpAddr) -> Result<Identity, AuthError> {
         let hash = blake3::hash(token.as_bytes());
         if hash == self.operator {
@@ -85,7 +85,7 @@ impl Auth {
                 let client: Arc<ClientToken> = Arc::from(client);
                 self.remember(hash, &client);
                 let identity = Identity::Client(client);
-                // From now on it is known, so that it can be revoked.
+                // The token is registered, so that a revocation can end its calls.
                 self.ending_of_call(&identity);
                 return Ok(identity);
             }
@@ -96,7 +96,7 @@ impl Auth {
         Err(self.count_failure(from, failed))
     }
 
-    /// Counts a wrong token. Says what to tell: that it is wrong, or that there were too many.
+    /// Counts a wrong token. Returns the error to report: the failure, or that there were too many.
     pub(crate) fn count_failure(&self, from: IpAddr, failed: AuthError) -> AuthError {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= MAX_ADDRESSES {
@@ -121,14 +121,14 @@ impl Auth {
         failed
     }
 
-    /// A token was revoked: nothing that was looked up before counts, and what was begun with it ends.
+    /// Clears the cache after a revocation and ends the calls of the revoked token.
     pub(crate) fn revoked(&self, name: &str) {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.values().filter(|calls| calls.token == name).for_each(|calls| calls.ending.cancel());
     }
 
-    /// Cancelled when the gateway ends, or the token that the call is made with.
+    /// Returns a cancellation token that fires when the gateway ends or the caller's token becomes invalid.
     pub(crate) fn ending_of_call(&self, identity: &Identity) -> CancellationToken {
         let Identity::Client(token) = identity else { return self.ending.child_token() };
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ impl Auth {
     }
 }
 
-/// Ends the calls of a token with it, however they were made; at most one such task for each token.
+/// Ends the calls of a token when it expires. There is at most one such task per token.
 async fn end_at(expires: i64, ending: CancellationToken) {
     tokio::select! {
         () = wait_until(expires) => ending.cancel(),

@@ -1,4 +1,4 @@
-//! From an identity to a call: its principal, the agent it acts as, what that agent sees and where it works.
+//! Makes a call from an identity: its principal, agent, visible tools and workspace.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use crate::gateway::Gateway;
 
 pub(crate) const MAIN_AGENT: &str = "main";
 
-/// A configured agent, as far as calls need to know.
+/// The settings of an agent that calls need.
 #[derive(Debug, Clone, Default)]
 pub struct Agent {
     pub autonomy: Autonomy,
     pub scope: ToolScope,
-    /// Absolute; else the gateway's own.
+    /// An absolute path; the gateway's workspace when left out.
     pub workspace: Option<PathBuf>,
-    /// The node that its bare tool names mean.
+    /// The node that runs tools called by their bare names.
     pub node: Option<String>,
 }
 
-/// What a surface asks for beside the tool.
+/// The caller's choices for a call.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted<'a> {
     pub(crate) agent: Option<&'a str>,
-    /// The operator's choice only.
+    /// Only the operator may choose a workspace.
     pub(crate) workspace: Option<&'a str>,
-    /// An MCP client, as it calls itself.
+    /// The name that an MCP client gives itself.
     pub(crate) mcp: Option<&'a str>,
 }
 
 impl Gateway {
-    /// A call by somebody, or as an agent they may act as. It ends with the gateway, and with the token it is made with.
+    /// Makes a call by an identity, or as an agent it may act as. The call is cancelled when the gateway or the token ends.
     pub(crate) fn call(
         &self,
         identity: &Identity,
@@ -45,7 +45,7 @@ impl Gateway {
         self.call_until(self.auth.ending_of_call(identity), identity, wanted, surface)
     }
 
-    /// As [`Gateway::call`], for a surface that sees to the end of its calls itself.
+    /// Makes a call like [`Gateway::call`], for a surface that cancels its calls itself.
     pub(crate) fn call_until(
         &self,
         cancel: CancellationToken,
@@ -61,7 +61,7 @@ impl Gateway {
             (Identity::Operator, None, None) => Principal::Operator,
             (Identity::Client(token), None, None) => Principal::Client { token: token.owner() },
             (Identity::Operator, None, Some(client)) => Principal::Mcp { client: client.replace('/', "-") },
-            // What a client calls itself is not checked; whose token it has is.
+            // A client's own name is not verified; its token is.
             (Identity::Client(token), None, Some(client)) => {
                 Principal::Mcp { client: format!("{}/{client}", token.owner()) }
             }
@@ -82,7 +82,7 @@ impl Gateway {
         Ok(call)
     }
 
-    /// What ends work that was begun with a client token, by its owner's name; `None` when the token is no longer good.
+    /// Returns the cancellation of work that a client token started, or `None` if the token is no longer valid.
     pub async fn ending_of_token(&self, owner: &str) -> Result<Option<CancellationToken>, DatabaseError> {
         let good = async || {
             let tokens = self.database.list_client_tokens().await?;
@@ -92,19 +92,22 @@ impl Gateway {
         };
         let Some(identity) = good().await? else { return Ok(None) };
         let ending = self.auth.ending_of_call(&identity);
-        // Looked at again: what was revoked before it was known here cancels nothing.
+        // Checked again, because a revocation before the registration above cancels nothing.
         Ok(good().await?.map(|_| ending))
     }
 
     fn scope(&self, identity: &Identity, agent: &Agent, surface: Surface) -> Result<ToolScope, Refusal> {
-        // Results are shortened there: the rest of them is what somebody was given, too.
+        // Results may be shortened there, so the tool that reads the rest is included.
         let reads_on = |scope: ToolScope| match surface {
             Surface::Mcp => scope.including(RESULT_READ),
             _ => scope,
         };
         let Identity::Client(token) = identity else { return Ok(reads_on(agent.scope.clone())) };
         let own = ToolScope::new(token.tools.as_deref(), &[]).map_err(|err| {
-            Refusal::new(RefusalCode::Denied, format!("the scope of the token \"{}\": {err}", token.name))
+            Refusal::new(
+                RefusalCode::Denied,
+                format!("the token \"{}\" has an invalid scope: {err}", token.name),
+            )
         })?;
         let own = reads_on(own.within(agent.scope.clone()));
         Ok(if token.read_only { own.read_only() } else { own })
@@ -116,25 +119,25 @@ impl Gateway {
             let refusal = Refusal::new(RefusalCode::InvalidInput, format!("unknown agent \"{shown}\""));
             match nearest(&shown, self.agents.keys().map(String::as_str)).first() {
                 Some(near) => refusal.with_hint(format!("did you mean \"{near}\"?")),
-                None => refusal.with_hint("agents are configured as [agents.NAME] in gantry.toml"),
+                None => refusal.with_hint("configure agents as [agents.NAME] in gantry.toml"),
             }
         })
     }
 }
 
-/// The workspace that a caller asks for. The choice is the operator's only.
+/// Checks the workspace that a caller chose. Only the operator may choose one.
 pub(crate) fn chosen_workspace(identity: &Identity, path: &str) -> Result<PathBuf, Refusal> {
     if !identity.is_operator() {
-        return Err(Refusal::new(RefusalCode::Denied, "only the operator chooses a workspace"));
+        return Err(Refusal::new(RefusalCode::Denied, "only the operator may choose a workspace"));
     }
     if !path.starts_with('/') {
-        return Err(Refusal::new(RefusalCode::InvalidInput, "a workspace is an absolute path"));
+        return Err(Refusal::new(RefusalCode::InvalidInput, "the workspace must be an absolute path"));
     }
     Ok(PathBuf::from(path))
 }
 
-/// The agent as which somebody acts: the one they name, else the one that is theirs. `None` for a token without agents,
-/// to which the limits of `main` apply, and nothing of it belongs.
+/// Returns the agent that an identity acts as: the named one, else its only one. `None` for a token without agents; then
+/// the limits of `main` apply, but not its memory.
 fn acting<'a>(identity: &'a Identity, named: Option<&'a str>) -> Result<Option<&'a str>, Refusal> {
     let Identity::Client(token) = identity else { return Ok(Some(named.unwrap_or(MAIN_AGENT))) };
     let may = |id: &str| token.agents.iter().any(|allowed| allowed == id || allowed == "*");
@@ -148,13 +151,10 @@ fn acting<'a>(identity: &'a Identity, named: Option<&'a str>) -> Result<Option<&
         (None, _) if may(MAIN_AGENT) => Ok(Some(MAIN_AGENT)),
         (None, [only]) => Ok(Some(only)),
         (None, several) => {
-            let message = format!(
-                "the token \"{}\" acts as one of {}, and none is named",
-                token.name,
-                several.join(", ")
-            );
+            let message =
+                format!("the token \"{}\" may act as {}; choose one of them", token.name, several.join(", "));
             Err(Refusal::new(RefusalCode::Denied, message)
-                .with_hint("name the agent: the header Gantry-Agent, or \"agent\" over WebSocket"))
+                .with_hint("set the header Gantry-Agent, or \"agent\" over WebSocket"))
         }
     }
 }

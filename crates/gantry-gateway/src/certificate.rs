@@ -1,4 +1,4 @@
-//! What a gateway tells of its own certificate: how its machine's commands know it again, and whether it is in force.
+//! The gateway's own certificate: its fingerprint for local commands, and whether its dates are valid.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, Error, RootCertStore};
 
-/// The gateway's own certificate, the first of a PEM file; the others vouch for it.
+/// `Certificate` is the gateway's own certificate, the first of a PEM file. The others are its issuers.
 pub struct Certificate(CertificateDer<'static>);
 
 impl Certificate {
@@ -16,15 +16,15 @@ impl Certificate {
         CertificateDer::pem_slice_iter(pem).next()?.ok().map(Certificate)
     }
 
-    /// Tells it from every other.
+    /// Returns a hash that identifies the certificate.
     pub fn fingerprint(&self) -> String {
         blake3::hash(&self.0).to_hex().to_string()
     }
 
-    /// Why others will not believe it today: "expired 3 days ago", for instance.
-    pub fn out_of_force(&self) -> Option<String> {
-        let judged = self.judged().err()?;
-        let Error::InvalidCertificate(reason) = judged else { return None };
+    /// Returns why the certificate is not valid today, such as "expired 3 days ago".
+    pub fn validity_problem(&self) -> Option<String> {
+        let error = self.verify().err()?;
+        let Error::InvalidCertificate(reason) = error else { return None };
         match reason {
             CertificateError::ExpiredContext { time, not_after } => {
                 Some(format!("expired {} ago", days(time, not_after)))
@@ -34,13 +34,13 @@ impl Certificate {
                 Some(format!("is not valid for another {}", days(not_before, time)))
             }
             CertificateError::NotValidYet => Some("is not valid yet".into()),
-            // Who vouches for it, and for which names, is for those who connect.
+            // Issuer and names are for clients to check.
             _ => None,
         }
     }
 
-    /// The times are looked at before anything else, so it may as well vouch for itself.
-    fn judged(&self) -> Result<(), Error> {
+    /// Verifies the certificate with itself as root. The dates are checked before anything else.
+    fn verify(&self) -> Result<(), Error> {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.clone())?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -74,11 +74,11 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_and_nothing_else() {
-        assert_eq!(made(2020, 2999).out_of_force(), None, "another name and its own word are no matter");
-        let expired = made(2019, 2020).out_of_force().unwrap();
+    fn only_invalid_dates_are_reported() {
+        assert_eq!(made(2020, 2999).validity_problem(), None, "names and issuer are not checked");
+        let expired = made(2019, 2020).validity_problem().unwrap();
         assert!(expired.starts_with("expired ") && expired.ends_with(" days ago"), "{expired}");
-        let early = made(2998, 2999).out_of_force().unwrap();
+        let early = made(2998, 2999).validity_problem().unwrap();
         assert!(early.starts_with("is not valid for another ") && early.ends_with(" days"), "{early}");
         assert!(Certificate::of(b"no certificate").is_none());
         assert_ne!(made(2020, 2999).fingerprint(), made(2020, 2999).fingerprint());

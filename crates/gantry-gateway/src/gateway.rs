@@ -1,4 +1,4 @@
-//! What all surfaces share: the gate, who may call it, the nodes behind it, and how it comes to an end.
+//! The state that all surfaces share: the gate, authentication, the nodes, the domains, and the shutdown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -25,17 +25,17 @@ use crate::callers::{Agent, MAIN_AGENT, Wanted};
 use crate::hosts::Hosts;
 use crate::http::ProtectedResource;
 use crate::nodes::Nodes;
-use crate::process_exits::Ends;
+use crate::process_exits::ProcessExits;
 
-/// A call for which nobody gave a deadline is given up after this long.
+/// Deadline of calls without one.
 const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
 
-/// Revocations that a slow listener may miss before it is told so.
+/// Size of the queue of revocations for each listener.
 const REVOCATIONS: usize = 256;
 
 const STOPPING: &str = "the gateway is stopping";
 
-/// How long the answers of calls that are over may take to be sent when the gateway stops.
+/// How long a stopping gateway waits until the last answers are sent.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub struct GatewayParts {
@@ -46,26 +46,26 @@ pub struct GatewayParts {
     /// Feature areas, in the order in which they start.
     pub domains: Vec<Arc<dyn Domain>>,
     pub operator_token: String,
-    /// By name; `main` is always there.
+    /// Agents by name. `main` always exists.
     pub agents: BTreeMap<String, Agent>,
     pub hosts: Hosts,
-    /// Where relative paths of calls start.
+    /// Directory that relative paths of calls start in.
     pub workspace: PathBuf,
-    /// How others reach it, if that was said.
+    /// URL at which other machines reach the gateway, if configured.
     pub public_url: Option<String>,
     pub version: String,
-    /// Told to clients of the Model Context Protocol that have no token.
+    /// OAuth metadata for MCP clients without a token.
     pub protected: Option<ProtectedResource>,
-    /// A conversation at `/mcp` that is not used for so long is over.
+    /// Idle timeout of sessions at `/mcp`.
     pub mcp_idle: Duration,
     /// Answers `gateway.status`.
     pub status: Option<StatusReport>,
 }
 
-/// What the program around a gateway knows of its models and its configuration.
+/// Reports the models and the configuration, which only the binary knows.
 pub type StatusReport = Arc<dyn Fn() -> BoxFuture<'static, GatewayStatus> + Send + Sync>;
 
-/// Shared by everything that serves.
+/// `Gateway` is shared by all connections.
 pub struct Gateway {
     pub(crate) gate: Arc<Gate>,
     pub(crate) nodes: Arc<Nodes>,
@@ -74,10 +74,10 @@ pub struct Gateway {
     pub(crate) domains: Vec<Arc<dyn Domain>>,
     /// The protocol methods of all domains.
     pub(crate) methods: Methods,
-    /// Workers of domains.
+    /// The domains' background tasks.
     workers: TaskTracker,
     workers_stop: CancellationToken,
-    /// Room for messages under way.
+    /// Memory quota for messages in transit.
     pub(crate) quota: Arc<MemoryQuota>,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) auth: Auth,
@@ -88,17 +88,17 @@ pub struct Gateway {
     pub(crate) protected: Option<ProtectedResource>,
     pub(crate) mcp_idle: Duration,
     pub(crate) status: Option<StatusReport>,
-    pub(crate) ends: Ends,
-    /// Calls under way.
+    pub(crate) exits: ProcessExits,
+    /// Running calls.
     calls: TaskTracker,
-    /// No new calls.
+    /// Cancelled when the gateway stops. No new calls start from then on.
     pub(crate) stopping: CancellationToken,
-    /// Every call is cancelled.
+    /// Cancelled when the drain time is over. It cancels every call.
     pub(crate) ending: CancellationToken,
     pub(crate) busy_poll: BusyPoll,
     links: Mutex<HashMap<u64, ClientLink>>,
     next_link: AtomicU64,
-    /// Names of client tokens, when they are revoked.
+    /// Sends the names of client tokens that are revoked.
     pub(crate) revoked: broadcast::Sender<String>,
 }
 
@@ -108,7 +108,7 @@ struct ClientLink {
 }
 
 impl Gateway {
-    /// Fails when two domains answer the same method.
+    /// Fails if two domains register the same method.
     pub fn new(parts: GatewayParts) -> Result<Arc<Gateway>, DuplicateMethod> {
         let none = Ok(Methods::default());
         let methods =
@@ -136,7 +136,7 @@ impl Gateway {
             protected: parts.protected,
             mcp_idle: parts.mcp_idle,
             status: parts.status,
-            ends: Ends::default(),
+            exits: ProcessExits::default(),
             busy_poll: BusyPoll::new(calls.clone(), move || settling.settle()),
             calls,
             stopping: CancellationToken::new(),
@@ -148,7 +148,7 @@ impl Gateway {
         Ok(Arc::new(gateway))
     }
 
-    /// Starts the domains in order. The first failure ends it, and names the domain.
+    /// Starts the domains in order. Returns the first domain that fails, with its error.
     pub(crate) async fn start_domains(self: &Arc<Self>) -> Result<(), (&'static str, anyhow::Error)> {
         let running = Running {
             gate: self.gate.clone(),
@@ -163,12 +163,12 @@ impl Gateway {
         Ok(())
     }
 
-    /// The state of every route of a domain.
+    /// Returns the state of the domains' routes.
     pub(crate) fn request_context(self: &Arc<Self>) -> RequestContext {
         RequestContext { gate: self.gate.clone(), quota: self.quota.clone(), services: self.clone() }
     }
 
-    /// Calls a tool for a surface: the one way from here to the gate.
+    /// Calls a tool for a surface, through the gate.
     pub(crate) async fn run(&self, mut call: Call, name: &str, input: Value) -> Outcome {
         if self.stopping.is_cancelled() {
             let refusal = Refusal::new(RefusalCode::Unavailable, STOPPING);
@@ -177,30 +177,30 @@ impl Gateway {
         call.deadline = call.deadline.or_else(|| Instant::now().checked_add(LONGEST_CALL));
         let _counted = self.calls.token();
         self.busy_poll.on_activity();
-        // Of all futures of a call the largest: those around it are moved often.
+        // This future is large, and the ones around it are moved often, so it is boxed.
         let mut outcome = Box::pin(self.gate.dispatch(call, name, input)).await;
         self.busy_poll.on_activity();
         if let Answer::Refused(refusal) = &mut outcome.answer
             && refusal.code == RefusalCode::Cancelled
             && self.ending.is_cancelled()
         {
-            // Its caller did not call it off: it may ask again, and should know of whom.
-            *refusal = Refusal::lost(format!("{STOPPING}, and has ended the call, whose outcome is unknown"));
+            // The caller did not cancel it. The error explains that the gateway did.
+            *refusal = Refusal::lost(format!("{STOPPING} and ended the call; its outcome is unknown"));
         }
         outcome
     }
 
-    /// A background process has ended on a node: on disk when this returns. False when it was known.
+    /// Records the exit of a background process on a node. It is on disk on return. Returns false if it was known.
     pub async fn process_ended(&self, node: &str, end: &ProcessEnd) -> Result<bool, DatabaseError> {
         let data = serde_json::to_value(end).unwrap_or_default();
         let new = self.database.record_process_end(node, &end.event_id, &data, now_ms()).await?;
         if new {
-            self.ends.tell(ProcessEnded { end: end.clone(), node_id: node.to_owned() });
+            self.exits.publish(ProcessEnded { end: end.clone(), node_id: node.to_owned() });
         }
         Ok(new)
     }
 
-    /// Lets calls under way finish for at most `drain`, then ends them, then closes every link with a reason.
+    /// Lets running calls finish for at most `drain`, ends the rest, and closes every link with a reason.
     pub(crate) async fn stop(&self, drain: Duration) {
         self.stopping.cancel();
         // Their callers hear that they go on later; waiting for them could take days.
@@ -234,12 +234,12 @@ impl Gateway {
         }
     }
 
-    /// A number for a connection, which no other has.
+    /// Returns a unique number for a connection.
     pub(crate) fn next_connection(&self) -> u64 {
         self.next_link.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Remembers a client's link, so that it can be closed when its token is revoked or the gateway stops.
+    /// Registers a client's link, so that it is closed when its token is revoked or the gateway stops.
     pub(crate) fn add_link(&self, link: &Link, identity: &Identity) -> u64 {
         let number = self.next_connection();
         let token = match identity {
@@ -258,7 +258,7 @@ impl Gateway {
         let links = self.links();
         let theirs = links.values().filter(|client| client.token.as_deref() == Some(token));
         theirs.for_each(|client| client.link.close(CloseReason::TokenRevoked));
-        // Nobody may be listening.
+        // Sending fails if there are no listeners, which is fine.
         let _ = self.revoked.send(token.to_owned());
     }
 

@@ -1,4 +1,4 @@
-//! Which names this gateway answers to. A page in somebody's browser must not reach it by a name of its own.
+//! Checks the `Host` and `Origin` headers, so that a web page in a browser cannot reach the gateway by DNS rebinding.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,18 +6,18 @@ use std::net::IpAddr;
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
-/// The accepted hosts, without ports, and whose pages may ask.
+/// `Hosts` holds the accepted host names and origins.
 #[derive(Debug, Clone)]
 pub struct Hosts {
     names: BTreeSet<String>,
-    /// Listening on every address: any of them may be named. A number cannot be rebound as a name can.
+    /// Whether any IP address is accepted, because the gateway listens on all. Addresses cannot be rebound as names can.
     any_address: bool,
-    /// Where a proxy in front serves us, which may pass another `Host` on than it was asked for.
+    /// Names and ports of proxies in front of the gateway, which may forward another `Host`.
     fronts: BTreeSet<(String, u16)>,
 }
 
 impl Hosts {
-    /// Loopback names, and those given: the public name, configured ones, the listening address and the machine's name.
+    /// Accepts loopback names and the given ones: public, configured, the listening address and the machine's name.
     pub fn new(others: impl IntoIterator<Item = String>) -> Hosts {
         let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
         let mut names: BTreeSet<String> =
@@ -26,20 +26,20 @@ impl Hosts {
         Hosts { names, any_address, fronts: BTreeSet::new() }
     }
 
-    /// Pages of this name are ours, at the usual ports and at that one.
+    /// Accepts pages of this name, at the default ports and at the given one.
     pub fn fronted_by(mut self, name: &str, port: Option<u16>) -> Hosts {
         let ports = [HTTP_PORT, HTTPS_PORT].into_iter().chain(port);
         self.fronts.extend(ports.map(|port| (name.to_ascii_lowercase(), port)));
         self
     }
 
-    /// Whether a `Host` header names us.
+    /// Returns whether a `Host` header is accepted.
     pub fn allows_host(&self, header: &str) -> bool {
         authority(header).is_some_and(|(host, _)| self.knows(&host))
     }
 
-    /// Whether an `Origin` header is one of our own pages: of a name of ours, at the very port that is asked, since
-    /// at others there are other servers. `null` is nobody's.
+    /// Returns whether an `Origin` header is accepted: an accepted name with the port of the request, because other ports
+    /// belong to other servers. `null` is rejected.
     pub fn allows_origin(&self, header: &str, asked: &str) -> bool {
         let (usual, rest) = match (header.strip_prefix("http://"), header.strip_prefix("https://")) {
             (Some(rest), _) => (HTTP_PORT, rest),
@@ -57,7 +57,7 @@ impl Hosts {
     }
 }
 
-/// Host and port of `host`, `host:port` or `[v6]:port`.
+/// Splits `host`, `host:port` or `[v6]:port` into host and port.
 fn authority(authority: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(bracketed) => {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_names_are_answered() {
+    fn only_own_names_are_accepted() {
         let hosts = Hosts::new(["gantry.example.com".to_owned()]);
         for good in
             ["localhost", "localhost:7770", "127.0.0.1:7770", "[::1]:7770", "[::1]", "Gantry.Example.com:443"]
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_pages_of_our_own() {
+    fn only_own_origins_are_accepted() {
         let hosts = Hosts::new([]);
         let asked = "localhost:7770";
         for good in
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_in_front_may_ask_by_another_name() {
+    fn origin_of_a_proxy_is_accepted() {
         let hosts = Hosts::new(["gantry.example".to_owned()]).fronted_by("Gantry.example", Some(8443));
         for good in ["https://gantry.example", "https://gantry.example:8443", "http://gantry.example"] {
             assert!(hosts.allows_origin(good, "127.0.0.1:7770"), "{good}");

@@ -1,4 +1,4 @@
-//! The HTTP surface: which path is what, and the checks every request passes first.
+//! The HTTP surface: its routes, and the checks that every request passes first.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -61,19 +61,19 @@ fn domain_routes(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     routes.fold(Router::new(), Router::merge).with_state(gateway.request_context())
 }
 
-/// What is read of a head that is too long depends on how it arrives; what is answered must not.
+/// Rejects long heads. How much of one is read depends on packets, so the answer must not depend on that.
 async fn only_short_heads(request: Request, next: Next) -> Response {
-    // As they were written: `GET /path HTTP/1.1`, and for each header a colon, a space and the end of the line.
+    // The size as sent: `GET /path HTTP/1.1`, and for each header a colon, a space and the line end.
     let line = request.method().as_str().len() + request.uri().to_string().len() + " HTTP/1.1\r\n".len() + 1;
     let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     if line + fields.sum::<usize>() > MAX_HEAD_BYTES {
-        let message = format!("the head of a request has at most {MAX_HEAD_BYTES} bytes");
+        let message = format!("the head of a request must have at most {MAX_HEAD_BYTES} bytes");
         return problem(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_large", &message, None);
     }
     next.run(request).await
 }
 
-/// Names that are not ours are not answered, whoever resolves them to us; nor are pages of other origins.
+/// Rejects requests for other host names, to prevent DNS rebinding, and requests from pages of other origins.
 async fn only_our_names(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let hosts: Vec<&HeaderValue> = headers.get_all(header::HOST).iter().collect();
@@ -81,24 +81,24 @@ async fn only_our_names(State(gateway): State<Arc<Gateway>>, request: Request, n
         [host] => host.to_str().ok().filter(|host| gateway.hosts.allows_host(host)),
         _ => None,
     };
-    // A request line with a full address names a host too.
+    // A request line with a full URL names a host too.
     let line_is_ours =
         request.uri().authority().is_none_or(|authority| gateway.hosts.allows_host(authority.as_str()));
     let (Some(asked), true) = (asked, line_is_ours) else {
-        let hint = "use the address the gateway was started with, or start it with --public-url";
+        let hint = "use the address that the gateway listens on, or start it with --public-url";
         return problem(
             StatusCode::FORBIDDEN,
             "forbidden",
-            "this gateway does not answer to that host",
+            "this gateway does not serve that host name",
             Some(hint),
         );
     };
     let origins = headers.get_all(header::ORIGIN).iter();
     let is_ours =
         |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| gateway.hosts.allows_origin(origin, asked));
-    let mut strangers = origins.filter(|origin| !is_ours(origin));
-    if strangers.next().is_some() {
-        return problem(StatusCode::FORBIDDEN, "forbidden", "requests from other origins are refused", None);
+    let mut foreign = origins.filter(|origin| !is_ours(origin));
+    if foreign.next().is_some() {
+        return problem(StatusCode::FORBIDDEN, "forbidden", "requests from other origins are rejected", None);
     }
     if let Some(refused) = coded_body(headers) {
         return refused;
@@ -106,7 +106,7 @@ async fn only_our_names(State(gateway): State<Arc<Gateway>>, request: Request, n
     next.run(request).await
 }
 
-/// A body is taken as it is, whole or in chunks: what is packed otherwise would be read as something it is not.
+/// Rejects encoded bodies, because they would be read as plain ones. Chunked bodies are accepted.
 fn coded_body(headers: &HeaderMap) -> Option<Response> {
     let is_only = |name, plain: &str| {
         let mut values = headers.get_all(name).iter();
@@ -115,9 +115,9 @@ fn coded_body(headers: &HeaderMap) -> Option<Response> {
         values.next().is_none_or(is_plain) && values.next().is_none()
     };
     let (status, message) = if !is_only(header::TRANSFER_ENCODING, "chunked") {
-        (StatusCode::NOT_IMPLEMENTED, "the only transfer encoding that is understood is \"chunked\"")
+        (StatusCode::NOT_IMPLEMENTED, "the only supported transfer encoding is \"chunked\"")
     } else if !is_only(header::CONTENT_ENCODING, "identity") {
-        (StatusCode::UNSUPPORTED_MEDIA_TYPE, "a body is sent as it is, without a content encoding")
+        (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the body without a content encoding")
     } else {
         return None;
     };
@@ -131,7 +131,7 @@ async fn authenticate(
     next: Next,
 ) -> Response {
     if request.headers().get_all(header::AUTHORIZATION).iter().count() > 1 {
-        let message = "the header authorization is given twice";
+        let message = "the header authorization must not be repeated";
         return problem(StatusCode::BAD_REQUEST, "bad_params", message, None);
     }
     match identify(&gateway, request.headers(), peer.address).await {
@@ -173,7 +173,7 @@ fn refused(err: &AuthError) -> Response {
         }
         AuthError::Database(err) => internal::internal_error(&message, err),
         _ => {
-            let hint = "send Authorization: Bearer TOKEN; the operator's token lies in the data directory";
+            let hint = "send Authorization: Bearer TOKEN; the operator's token is in operator.token of the data directory";
             problem(StatusCode::UNAUTHORIZED, "unauthorized", &message, Some(hint))
         }
     };
@@ -205,15 +205,10 @@ async fn nodes(State(gateway): State<Arc<Gateway>>) -> Response {
 
 async fn unknown(request: Request) -> Response {
     let path: String = request.uri().path().chars().take(200).collect();
-    problem(
-        StatusCode::NOT_FOUND,
-        "not_found",
-        &format!("there is nothing at {path}"),
-        Some("see docs/http.md"),
-    )
+    problem(StatusCode::NOT_FOUND, "not_found", &format!("unknown path {path}"), Some("see docs/http.md"))
 }
 
 pub(crate) async fn not_allowed(method: Method) -> Response {
-    let message = format!("{method} is not possible here");
+    let message = format!("the method {method} is not allowed here");
     problem(StatusCode::METHOD_NOT_ALLOWED, "not_allowed", &message, None)
 }

@@ -1,6 +1,6 @@
-//! The server: HTTP and WebSocket surfaces over one gate, and the machines that join.
+//! The server: HTTP and WebSocket surfaces over one gate, and the nodes that join.
 //!
-//! Reads no environment and no configuration file; the binary passes values in. Start with [`Gateway`] and [`serve`].
+//! It reads no environment and no configuration file; the binary passes values in. Start with [`Gateway`] and [`serve`].
 
 mod admin;
 mod auth;

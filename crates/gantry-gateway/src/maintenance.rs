@@ -1,16 +1,16 @@
-//! Removes what is past its time, in the database and in the data directory, so that neither grows without end.
+//! Removes data past its retention from the database and the data directory, so that neither grows without limit.
 //!
-//! Transfers tidy up after themselves, since that concerns the nodes too; so do processes, and the audit log.
+//! Transfers, processes and the audit log remove their own data.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_store::{Database, KeptResults};
 
-/// Now, and then after each of these.
+/// Time between two sweeps. The first one runs at the start.
 const PAUSE: Duration = Duration::from_secs(3600);
 
-/// What every run has cost is known for so many days; then only what a day has.
+/// Days for which the cost of each run is kept. Daily totals are kept longer.
 const RUNS_KNOWN_DAYS: i64 = 35;
 
 pub struct Maintenance {
@@ -26,7 +26,7 @@ impl Maintenance {
         }
     }
 
-    /// What fails now is tried again.
+    /// Sweeps once. A failed step is retried with the next sweep.
     async fn sweep(&self, now: jiff::Timestamp) {
         let now_ms = now.as_millisecond();
         let _ = self.database.sweep_requests(now_ms).await;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_past_its_time_is_removed() {
+    async fn data_past_its_retention_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         let database = Database::open(&data).await.unwrap();

@@ -1,26 +1,27 @@
-//! What of a node's log somebody may see: the operator all of it, others what they did, and that others did something.
+//! Filters a node's log for its reader. The operator sees everything; other callers see their own calls in full and other
+//! calls without content.
 //!
-//! A line about a call holds its input: commands, and what was typed into them. That is its caller's and the operator's.
+//! A line about a call contains its input, such as commands. Only its caller and the operator may see that.
 
 use gantry_tool::Principal;
 use serde_json::{Map, Value};
 
-/// In place of what somebody else said.
+/// Replaces values of other callers.
 const NOT_YOURS: &str = "[not yours]";
 
-/// Fields that hold what a caller sent. An error may repeat a part of it.
-const SAID_BY_CALLERS: [&str; 6] = ["input", "error", "source", "destination", "sessionKey", "stoppedBy"];
+/// Fields with a caller's data. An error may quote a part of it.
+const CALLER_FIELDS: [&str; 6] = ["input", "error", "source", "destination", "sessionKey", "stoppedBy"];
 
-/// Events that may quote a caller although they name none.
-const QUOTING_CALLERS: [&str; 3] = ["call", "panic", "internal_error"];
+/// Events that may quote a caller without naming one.
+const QUOTING_EVENTS: [&str; 3] = ["call", "panic", "internal_error"];
 
-/// Events about the gateway itself, which only the operator sees in full: addresses of others, and errors of servers.
-const OPERATORS: [&str; 4] = ["login_denied", "mcp_server_failed", "mcp_server_lost", "warning"];
+/// Events about the gateway itself, which only the operator sees in full: addresses and errors of servers.
+const OPERATOR_EVENTS: [&str; 4] = ["login_denied", "mcp_server_failed", "mcp_server_lost", "warning"];
 
-/// What such an event still shows to others.
+/// Fields of such events that everyone sees.
 const SHOWN_TO_ALL: [&str; 4] = ["ts", "level", "event", "nodeId"];
 
-/// A line that is no JSON object: whose it is cannot be told.
+/// Replaces a line that is not a JSON object, because its caller is unknown.
 const NOT_A_LINE: &str = r#"{"event":"[a line that cannot be read; the operator sees it]"}"#;
 
 pub(crate) fn shown_to(reader: &Principal, lines: Vec<String>) -> Vec<String> {
@@ -38,20 +39,20 @@ fn shown(reader: &str, line: String) -> String {
     if fields.get("principal").is_some_and(|principal| principal == reader) {
         return line;
     }
-    // Lines of other kinds are the node's own words, not a caller's.
+    // Other events are the node's own and contain no caller's data.
     let event = fields.get("event").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if OPERATORS.contains(&event.as_str()) {
+    if OPERATOR_EVENTS.contains(&event.as_str()) {
         fields.retain(|name, _| SHOWN_TO_ALL.contains(&name.as_str()));
         return Value::Object(fields).to_string();
     }
-    let may_quote = QUOTING_CALLERS.contains(&event.as_str())
+    let may_quote = QUOTING_EVENTS.contains(&event.as_str())
         || ["principal", "sessionKey"].iter().any(|name| fields.contains_key(*name));
     if !may_quote {
         return line;
     }
-    // The name of a tool that does not exist is the caller's own text.
+    // The name of an unknown tool is the caller's text.
     let refused = (event == "call_refused").then_some("tool");
-    for field in SAID_BY_CALLERS.into_iter().chain(refused) {
+    for field in CALLER_FIELDS.into_iter().chain(refused) {
         if let Some(said) = fields.get_mut(field) {
             *said = Value::from(NOT_YOURS);
         }
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_said_is_theirs() {
+    fn data_of_other_callers_is_hidden() {
         let line = r#"{"event":"call","principal":"client:ada","tool":"Bash","input":{"command":"x"}}"#;
         let masked = r#"{"event":"call","principal":"client:ada","tool":"Bash","input":"[not yours]"}"#;
         check(Principal::Operator, line, line);
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_about_others_hide_what_only_the_operator_may_see() {
+    fn operator_events_are_reduced_for_others() {
         let denied = r#"{"ts":"now","level":"warn","event":"login_denied","address":"10.0.0.9"}"#;
         check(client("ada"), denied, r#"{"ts":"now","level":"warn","event":"login_denied"}"#);
         check(Principal::Operator, denied, denied);
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_own_words_are_everybodys_and_broken_lines_the_operators() {
+    fn own_events_are_shown_and_broken_lines_hidden() {
         let own = r#"{"ts":"now","event":"lost","error":"no route"}"#;
         check(client("ada"), own, own);
         for broken in ["", "plain", r#"{"event":"call","input":{"command":"x"#, "[1]"] {

@@ -1,14 +1,14 @@
-//! The machines that may join: who is here, what each can do, and calls that are carried there and back.
+//! The table of nodes: which may join, which are connected, and what each can do.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gantry_agent::NodeLine;
-use gantry_link::{Link, LinkError};
+use gantry_link::Link;
 use gantry_protocol::{
-    CallProgress, CloseReason, LogsParams, LogsResult, NodeHello, NodeInfo, NodeTools, ToolAck, event,
-    is_valid_platform, is_valid_version, method, raw,
+    CallProgress, CloseReason, NodeHello, NodeInfo, NodeTools, ToolAck, event, is_valid_platform,
+    is_valid_version, raw,
 };
 use gantry_store::{Database, DatabaseError, NodeRow, SeenNode};
 use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry, ToolError};
@@ -23,24 +23,25 @@ use crate::transfers::orphan_parts::{End, remove_orphan_parts};
 use crate::transfers::relay::{Port, Relay};
 
 mod instance_conflict;
+mod logs;
 mod remote_call;
 
 use instance_conflict::Replaced;
+pub use logs::LocalLog;
+use logs::OwnLog;
 
-/// Calls that one node works on at the same time; more wait their turn.
+/// Maximum concurrent calls of one node; more are queued.
 const MAX_CALLS_PER_NODE: usize = 64;
 
-/// Results that arrived are acknowledged together, this often or this many.
+/// Results are acknowledged in batches, after this pause or this many.
 const ACK_PAUSE: Duration = Duration::from_millis(50);
 const ACK_BATCH: usize = 32;
 
-const LOGS_LIMIT: Duration = Duration::from_secs(20);
-
-/// The table of nodes. The registry follows it.
+/// `Nodes` is the table of nodes. The registry follows it.
 pub struct Nodes {
     registry: Registry,
     database: Database,
-    /// This start of the gateway.
+    /// The id of this run of the gateway.
     pub(crate) instance: String,
     known: Mutex<BTreeMap<String, Arc<Node>>>,
     /// Streams between nodes, and from and to the gateway itself.
@@ -52,34 +53,24 @@ pub struct Nodes {
     own_log: OnceLock<OwnLog>,
 }
 
-/// Reads the last lines of the gateway's own log.
-pub type LocalLog = Arc<dyn Fn(usize) -> std::io::Result<LogsResult> + Send + Sync>;
-
-/// The gateway's own log, which is shown as that of `local`.
-struct OwnLog {
-    read: LocalLog,
-    /// Whether `local` is a node here, and so counts among those with a log.
-    is_node: bool,
-}
-
 type RenameHook = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 pub(crate) struct Node {
     id: String,
     live: watch::Sender<Option<Live>>,
     replaced: Replaced,
-    /// Why none of its connections may stay. Once said it stands: a node that is let in again is another entry.
+    /// Why all connections of this node must close. It is final: a node that joins again gets a new entry.
     dismissed: watch::Sender<Option<CloseReason>>,
-    /// The second socket, for streams.
+    /// The second connection, for streams.
     pub(crate) bulk: watch::Sender<Option<Link>>,
     slots: Semaphore,
-    /// Calls somebody here waits for, and who wants to know how far they are.
+    /// Calls that the gateway waits for, with their progress receivers.
     waiting: Mutex<HashMap<String, Option<ProgressSink>>>,
     acks: Mutex<Vec<String>>,
     facts: Mutex<Facts>,
 }
 
-/// A node's connection, and which start of its process is behind it.
+/// `Live` is a node's connection, and the instance id of its process.
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) link: Link,
@@ -98,14 +89,14 @@ struct Facts {
     revoked: bool,
 }
 
-/// What the database keeps of a node's tools.
+/// `KeptTools` is what the database stores of a node's tools.
 #[derive(Serialize, Deserialize)]
 struct KeptTools {
     tools: NodeTools,
     capabilities: BTreeMap<String, Vec<String>>,
 }
 
-/// What a node has said about itself when it is let in.
+/// `Joining` is a node's introduction.
 pub(crate) struct Joining {
     pub(crate) live: Live,
     pub(crate) hello: NodeHello,
@@ -115,7 +106,7 @@ pub(crate) struct Joining {
 }
 
 impl Nodes {
-    /// Everybody the database knows, offline until they connect.
+    /// Loads all nodes from the database. They are offline until they connect.
     pub async fn open(registry: Registry, database: Database) -> Result<Arc<Nodes>, DatabaseError> {
         let nodes = Arc::new(Nodes {
             registry,
@@ -171,14 +162,14 @@ impl Nodes {
         self.known().get(id).cloned()
     }
 
-    /// Which of a reconnecting node's calls somebody still waits for.
+    /// Returns which of a reconnecting node's calls the gateway still waits for.
     pub(crate) fn wanted(&self, id: &str, calls: &[String]) -> Vec<String> {
         let Some(node) = self.find(id) else { return Vec::new() };
         let waiting = node.waiting();
         calls.iter().filter(|call| waiting.contains_key(*call)).cloned().collect()
     }
 
-    /// Takes a node into routing. An older connection of the same node goes.
+    /// Adds a connected node to routing and closes its older connection.
     pub(crate) async fn attach(self: &Arc<Self>, node: &Arc<Node>, joining: Joining) -> Result<(), String> {
         let Joining { live, hello, tools, platform, version } = joining;
         let made = remote_tools::tools(self, node, &hello, &tools)?;
@@ -202,9 +193,9 @@ impl Nodes {
             facts.tool_capabilities = hello.tools;
             facts.tags.clone()
         };
-        // It may have been forgotten or revoked while it introduced itself.
+        // The node may have been removed or revoked during its introduction.
         if self.find(&node.id).is_none_or(|known| !Arc::ptr_eq(&known, node)) || node.facts().revoked {
-            return Err("the node was removed meanwhile".into());
+            return Err("the node was removed or revoked while it connected".into());
         }
         tracing::info!(node = node.id, platform = seen.platform, version = seen.version, "node_connected");
         self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
@@ -213,14 +204,14 @@ impl Nodes {
         if let Some(old) = node.take_place(live) {
             old.link.close(CloseReason::Replaced);
         }
-        // The second connection belongs to the first: a new one is asked for when it is needed.
+        // The bulk connection belongs to the main one. A new one is requested when needed.
         if let Some(bulk) = node.bulk.send_replace(None) {
             bulk.close(CloseReason::MainClosed);
         }
         Ok(())
     }
 
-    /// Takes a node out of routing, unless it is connected anew already.
+    /// Removes a disconnected node from routing, unless it has already reconnected.
     pub(crate) async fn detach(&self, node: &Arc<Node>, link: &Link) {
         let gone = node.live.send_if_modified(|live| {
             let ours = live.as_ref().is_some_and(|live| live.link == *link);
@@ -241,7 +232,7 @@ impl Nodes {
         };
         if self.find(&node.id).is_some() {
             self.registry.set_node_state(&node.id, NodeState { online: false, tags });
-            // That it left is told by the absence of a connection; the time is for people.
+            // The time is only informative, so a failed write is ignored.
             let _ = self.database.node_left(&node.id, now).await;
         }
     }
@@ -275,65 +266,6 @@ impl Nodes {
         self.known().values().map(|node| node.info()).collect()
     }
 
-    /// Sets how the gateway's own log is read. It is shown under the name `local`.
-    pub fn set_local_log(&self, read: LocalLog, is_node: bool) {
-        // Once is enough: a gateway has one log.
-        let _ = self.own_log.set(OwnLog { read, is_node });
-    }
-
-    /// The last lines of a node's log; of the only connected node when nobody says which.
-    pub(crate) async fn logs(
-        &self,
-        node: Option<&str>,
-        lines: usize,
-    ) -> Result<(String, LogsResult), ToolError> {
-        let id = match node {
-            Some(id) => id.to_owned(),
-            None => self.only_one_with_a_log()?,
-        };
-        if id == LOCAL_NODE {
-            return Ok((id, self.local_logs(lines).await?));
-        }
-        let node = self.find(&id).ok_or_else(|| ToolError::failed(format!("unknown node \"{id}\"")))?;
-        let live = node.live().ok_or_else(|| node.absent())?;
-        let answer = live.link.request_within(method::LOGS_GET, raw(&LogsParams { lines }), LOGS_LIMIT).await;
-        let failed = |why: &dyn std::fmt::Display| format!("the node \"{}\": {why}", node.id);
-        let answer = answer.map_err(|err| match err {
-            LinkError::Closed(_) => ToolError::unavailable(failed(&err)),
-            LinkError::Remote(_) => ToolError::failed(failed(&err)),
-        })?;
-        let logs = serde_json::from_str(answer.get())
-            .map_err(|err| ToolError::failed(failed(&format_args!("not a log: {err}"))))?;
-        Ok((node.id.clone(), logs))
-    }
-
-    async fn local_logs(&self, lines: usize) -> Result<LogsResult, ToolError> {
-        let Some(read) = self.own_log.get().map(|log| log.read.clone()) else {
-            return Err(ToolError::failed("this gateway has no node \"local\"; `gantry up` starts one"));
-        };
-        let read = tokio::task::spawn_blocking(move || read(lines)).await;
-        let failed =
-            |why: &dyn std::fmt::Display| ToolError::failed(format!("cannot read the gateway's log: {why}"));
-        read.map_err(|err| failed(&err))?.map_err(|err| failed(&err))
-    }
-
-    fn only_one_with_a_log(&self) -> Result<String, ToolError> {
-        let own_log = self.own_log.get();
-        let known = self.known();
-        let here = known.values().filter(|node| node.live().is_some()).map(|node| node.id.clone());
-        let local = own_log.filter(|log| log.is_node).map(|_| LOCAL_NODE.to_owned());
-        let mut here: Vec<String> = local.into_iter().chain(here).collect();
-        match here.len() {
-            0 if own_log.is_some() => Ok(LOCAL_NODE.to_owned()),
-            0 => Err(ToolError::unavailable("no node is connected")),
-            1 => Ok(here.remove(0)),
-            _ => {
-                let ids = here.join(", ");
-                Err(ToolError::failed(format!("several nodes are connected ({ids}); name one (\"nodeId\")")))
-            }
-        }
-    }
-
     pub(crate) fn close_all(&self, reason: &CloseReason) {
         for node in self.known().values() {
             for link in node.live().map(|live| live.link).into_iter().chain(node.bulk.borrow().clone()) {
@@ -347,25 +279,25 @@ impl Nodes {
     }
 }
 
-/// What operators do with nodes. The database first, then what is in memory.
+/// Administration of nodes. Each change is written to the database first, then to memory.
 impl Nodes {
     pub(crate) async fn add(self: &Arc<Self>, id: &str, tags: &[String]) -> Result<String, DatabaseError> {
-        self.refuse_servers_name(id)?;
+        self.check_not_a_server(id)?;
         let token = self.database.add_node(id, tags, now_ms()).await?;
         self.reload(id).await?;
         Ok(token.expose().to_owned())
     }
 
-    /// Tools of nodes and of MCP servers have their names in front, so these must differ.
-    fn refuse_servers_name(&self, id: &str) -> Result<(), DatabaseError> {
+    /// Fails if an MCP server has this name, because both kinds of names are prefixes of tools.
+    fn check_not_a_server(&self, id: &str) -> Result<(), DatabaseError> {
         if self.registry.has_server(id) {
-            let message = format!("\"{id}\" is an MCP server; nodes and MCP servers share their names");
+            let message = format!("\"{id}\" is the name of an MCP server; choose another name for the node");
             return Err(DatabaseError::Refused(message));
         }
         Ok(())
     }
 
-    /// A new token; whoever used the old one has to come again.
+    /// Creates a new token and closes connections with the old one.
     pub(crate) async fn renew(self: &Arc<Self>, id: &str) -> Result<String, DatabaseError> {
         let token = self.database.renew_node_token(id).await?;
         self.dismiss(id, CloseReason::NodeTokenRenewed, id).await;
@@ -384,9 +316,9 @@ impl Nodes {
         Ok(tags)
     }
 
-    /// Gives a node another id, under which it has to connect. What is under way with it goes on then.
+    /// Renames a node. It must reconnect under the new id; running calls and transfers then continue.
     pub async fn rename(self: &Arc<Self>, id: &str, new_id: &str) -> Result<(), DatabaseError> {
-        self.refuse_servers_name(new_id)?;
+        self.check_not_a_server(new_id)?;
         self.database.rename_node(id, new_id).await?;
         self.reload(new_id).await?;
         if let Some(told) = self.on_rename.get() {
@@ -434,7 +366,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Closes every connection of a node, for good. `known_as` is its name in the database by now.
+    /// Closes every connection of a node for good. `known_as` is its current name in the database.
     async fn dismiss(&self, id: &str, reason: CloseReason, known_as: &str) {
         let Some(node) = self.find(id) else { return };
         node.dismissed.send_replace(Some(reason.clone()));
@@ -448,7 +380,7 @@ impl Nodes {
             live.link.close(reason);
             let now = now_ms();
             node.facts().last_seen = Some(now);
-            // It is gone whatever the record says; the time is for people.
+            // The time is only informative, so a failed write is ignored.
             let _ = self.database.node_left(known_as, now).await;
         }
     }
@@ -463,12 +395,12 @@ impl Node {
         self.facts().revoked
     }
 
-    /// What to say when it is needed and not connected.
+    /// Returns the error for a call to this node while it is not connected.
     pub(crate) fn absent(&self) -> ToolError {
         let id = &self.id;
         if self.is_revoked() {
             let hint = format!(
-                "`gantry nodes renew {id}` makes a new token to start it with, `gantry nodes forget {id}` removes it"
+                "`gantry nodes renew {id}` creates a new token, `gantry nodes forget {id}` removes the node"
             );
             return ToolError::unavailable(format!("the token of the node \"{id}\" is revoked"))
                 .with_hint(hint);
@@ -476,7 +408,7 @@ impl Node {
         let seen = self.info().last_seen.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
         let seen = seen.map_or("it was never connected".to_owned(), |seen| format!("last seen {seen:.0}"));
         ToolError::unavailable(format!("the node \"{id}\" is offline; {seen}"))
-            .with_hint("start it there with `gantry node`, or see `gantry nodes`")
+            .with_hint("start it on its machine with `gantry node`; `gantry nodes` lists all nodes")
     }
 
     pub(crate) fn live(&self) -> Option<Live> {
@@ -491,7 +423,7 @@ impl Node {
         self.live.subscribe()
     }
 
-    /// Returns when no connection of this node may stay, with the reason.
+    /// Waits until the node's connections must close, and returns the reason.
     pub(crate) async fn dismissed(&self) -> CloseReason {
         let mut dismissed = self.dismissed.subscribe();
         match dismissed.wait_for(Option::is_some).await {
@@ -500,7 +432,7 @@ impl Node {
         }
     }
 
-    /// A node tells how far a call is.
+    /// Passes a call's progress to its receiver.
     pub(crate) fn report(&self, progress: CallProgress) {
         let sink = self.waiting().get(&progress.call).cloned().flatten();
         if let Some(sink) = sink {
@@ -526,7 +458,7 @@ impl Node {
         }
     }
 
-    /// Tells the node, soon, that a result has arrived.
+    /// Acknowledges a result to the node, in a batch.
     fn acknowledge(self: &Arc<Self>, call_id: &str) {
         let waiting = {
             let mut acks = self.acks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -546,7 +478,7 @@ impl Node {
         }
     }
 
-    /// A node that does not hear it forgets the results by itself, or hears with its next `connect` what is wanted.
+    /// Sends the acknowledgements. A node that misses them learns from its next `connect` which results are wanted.
     fn send_acks(&self) {
         let call_ids = std::mem::take(&mut *self.acks.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(live) = self.live().filter(|_| !call_ids.is_empty()) {
@@ -563,7 +495,7 @@ impl Node {
     }
 }
 
-/// The known machines, as agents' prompts list them.
+/// Lists the known machines for agents' prompts.
 pub fn node_lines(
     registry: Registry,
     nodes: Arc<Nodes>,
@@ -581,7 +513,7 @@ pub fn node_lines(
     })
 }
 
-/// The gateway's own machine, as listings show it.
+/// Describes the gateway's own machine for listings.
 pub(crate) fn local_info(registry: &Registry, version: &str) -> Option<NodeInfo> {
     let prefix = format!("{LOCAL_NODE}__");
     let mut tool_capabilities = BTreeMap::new();

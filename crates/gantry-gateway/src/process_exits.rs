@@ -1,4 +1,4 @@
-//! Ends of background processes, told to the operator's clients. What nobody heard is told to those that connect later.
+//! Publishes exits of background processes to the operator's clients. Exits that no client received wait for the next one.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,24 +8,25 @@ use std::time::Duration;
 use gantry_protocol::ProcessEnded;
 use tokio::sync::broadcast;
 
-/// Ends that a slow client may miss before it is told so.
+/// Size of each client's queue. A client that falls further behind gets a `missed` event.
 const EVENTS: usize = 256;
 
-/// Ends that are kept for somebody to hear, and their bytes; the oldest make room. All of them are in the database.
+/// Limits of the exits that wait for a client. The oldest are dropped first; the database keeps all of them.
 const MAX_UNHEARD: usize = 64;
 const MAX_UNHEARD_BYTES: usize = 1 << 20;
 
-/// A client that stays this long has heard what it was told. Commands that ask one thing and go have not.
+/// A client that stays connected this long counts as having received the exits. Short commands do not.
 pub(crate) const HEARD_AFTER: Duration = Duration::from_secs(5);
 
-pub(crate) struct Ends {
+pub(crate) struct ProcessExits {
     sender: broadcast::Sender<ProcessEnded>,
     unheard: Mutex<VecDeque<Unheard>>,
-    /// Listeners that have stayed.
+    /// The number of clients that have stayed for [`HEARD_AFTER`].
     staying: AtomicUsize,
 }
 
-pub(crate) struct Staying<'a>(&'a Ends);
+/// `Staying` counts a client as a lasting listener until it is dropped.
+pub(crate) struct Staying<'a>(&'a ProcessExits);
 
 impl Drop for Staying<'_> {
     fn drop(&mut self) {
@@ -38,16 +39,21 @@ struct Unheard {
     data: ProcessEnded,
 }
 
-impl Default for Ends {
-    fn default() -> Ends {
-        Ends { sender: broadcast::channel(EVENTS).0, unheard: Mutex::default(), staying: AtomicUsize::new(0) }
+impl Default for ProcessExits {
+    fn default() -> ProcessExits {
+        ProcessExits {
+            sender: broadcast::channel(EVENTS).0,
+            unheard: Mutex::default(),
+            staying: AtomicUsize::new(0),
+        }
     }
 }
 
-impl Ends {
-    pub(crate) fn tell(&self, data: ProcessEnded) {
+impl ProcessExits {
+    /// Sends an exit to all clients, and keeps it if no lasting client listens.
+    pub(crate) fn publish(&self, data: ProcessEnded) {
         let mut unheard = self.unheard();
-        // Nobody may be listening, or only somebody who is about to go.
+        // Sending fails if there are no clients, which is fine.
         let _ = self.sender.send(data.clone());
         if self.staying.load(Ordering::Acquire) > 0 {
             return;
@@ -61,13 +67,13 @@ impl Ends {
         }
     }
 
-    /// What nobody has heard so far, oldest first, and all that is told from now on.
+    /// Returns the exits that no client received, oldest first, and a receiver of new ones.
     pub(crate) fn listen(&self) -> (Vec<ProcessEnded>, broadcast::Receiver<ProcessEnded>) {
         let unheard = self.unheard();
         (unheard.iter().map(|end| end.data.clone()).collect(), self.sender.subscribe())
     }
 
-    /// Somebody who listens has stayed, and has heard everything so far; as long as this is kept, everything to come.
+    /// Marks a client as lasting. The waiting exits count as received, and so do new ones while the guard exists.
     pub(crate) fn stay(&self) -> Staying<'_> {
         self.unheard().clear();
         self.staying.fetch_add(1, Ordering::AcqRel);
@@ -107,31 +113,31 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_heard_is_told_until_somebody_has() {
-        let ends = Ends::default();
-        ends.tell(end("a"));
+    fn exits_are_repeated_until_a_client_stays() {
+        let ends = ProcessExits::default();
+        ends.publish(end("a"));
         let (first, mut live) = ends.listen();
         assert_eq!(first, [end("a")]);
-        ends.tell(end("b"));
+        ends.publish(end("b"));
         assert_eq!(live.try_recv().unwrap(), end("b"));
-        assert_eq!(ends.listen().0, [end("a"), end("b")], "who heard them may be gone");
+        assert_eq!(ends.listen().0, [end("a"), end("b")], "a client that left too early does not count");
         let staying = ends.stay();
-        ends.tell(end("c"));
+        ends.publish(end("c"));
         assert!(ends.listen().0.is_empty());
         drop(staying);
-        ends.tell(end("d"));
+        ends.publish(end("d"));
         assert_eq!(ends.listen().0, [end("d")]);
     }
 
     #[test]
-    fn no_more_than_so_many_wait() {
-        let ends = Ends::default();
+    fn waiting_exits_are_bounded() {
+        let ends = ProcessExits::default();
         for number in 0..100 {
-            ends.tell(end(&number.to_string()));
+            ends.publish(end(&number.to_string()));
         }
         let (waiting, _) = ends.listen();
         assert_eq!((waiting.len(), waiting[63].end.event_id.as_str()), (64, "99"));
-        ends.tell(end_with("huge", "x".repeat(MAX_UNHEARD_BYTES - 1000)));
+        ends.publish(end_with("huge", "x".repeat(MAX_UNHEARD_BYTES - 1000)));
         let (waiting, _) = ends.listen();
         assert_eq!(waiting.last().unwrap().end.event_id, "huge");
         assert!(waiting.len() < 64, "{}", waiting.len());

@@ -1,4 +1,4 @@
-//! What a node says of its tools, checked strictly, and made into tools of the registry.
+//! Checks a node's description of its tools strictly and converts it to tools of the registry.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ const MAX_TOOLS: usize = 256;
 const MAX_NAME_CHARS: usize = 48;
 const MAX_DESCRIPTION_BYTES: usize = 32 * 1024;
 
-/// Why a node cannot join as it is.
+/// Checks a node's introduction. The error says why the node cannot join.
 pub(crate) fn check_hello(hello: &NodeHello) -> Result<(), String> {
     if hello.instance.is_empty() || hello.instance.len() > 64 {
-        return Err("\"instance\" has 1 to 64 characters".into());
+        return Err("\"instance\" must have 1 to 64 characters".into());
     }
     if hello.calls.len() > MAX_LISTED_CALLS {
-        return Err(format!("\"calls\" has at most {MAX_LISTED_CALLS} ids"));
+        return Err(format!("\"calls\" must have at most {MAX_LISTED_CALLS} ids"));
     }
     if hello.bulk {
         return Ok(());
     }
     if hello.tools.is_empty() {
-        return Err("a node has at least one tool".into());
+        return Err("a node must have at least one tool".into());
     }
     if hello.tools.len() > MAX_TOOLS {
-        return Err(format!("a node has at most {MAX_TOOLS} tools"));
+        return Err(format!("a node must have at most {MAX_TOOLS} tools"));
     }
     let host: BTreeSet<&str> = hello.host_capabilities.iter().map(String::as_str).collect();
     if let Some(unknown) = host.iter().find(|id| Capability::from_id(id).is_none()) {
@@ -39,24 +39,26 @@ pub(crate) fn check_hello(hello: &NodeHello) -> Result<(), String> {
             return Err(format!("the tool {name} has no capability"));
         }
         if let Some(missing) = capabilities.iter().find(|id| !host.contains(id.as_str())) {
-            return Err(format!("{name} has the capability {missing:?}, its host has not"));
+            return Err(format!(
+                "the tool {name} needs the capability {missing:?}, which its host does not have"
+            ));
         }
     }
     Ok(())
 }
 
-/// Letters, digits and single underscores: the name stands behind `{node}__`.
+/// Checks a tool's name: letters, digits and single underscores, because it follows `{node}__`.
 fn check_name(name: &str) -> Result<(), String> {
     let sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let fits = (1..=MAX_NAME_CHARS).contains(&name.len()) && name.bytes().all(sound);
     if !fits || name.contains("__") || name.starts_with('_') {
         let shown: String = name.chars().take(64).collect();
-        return Err(format!("{shown:?} is no name for a node's tool"));
+        return Err(format!("{shown:?} is not a valid name for a node's tool"));
     }
     Ok(())
 }
 
-/// The registry's tools of a node, if what it sent fits what it said in `connect`.
+/// Converts a node's tools for the registry. They must match what the node announced in `connect`.
 pub(crate) fn tools(
     nodes: &Arc<Nodes>,
     node: &Arc<Node>,
@@ -69,7 +71,7 @@ pub(crate) fn tools(
         return Err("two tools have the same name".into());
     }
     if let Some(odd) = announced.symmetric_difference(&named).next() {
-        return Err(format!("the tools are not those announced in connect: {odd}"));
+        return Err(format!("the tools differ from those announced in connect: {odd}"));
     }
     sent.tools
         .iter()
@@ -84,13 +86,13 @@ pub(crate) fn tools(
 fn check_tool(tool: &WireTool) -> Result<(), String> {
     check_name(&tool.name)?;
     if tool.description.is_empty() || tool.description.len() > MAX_DESCRIPTION_BYTES {
-        return Err(format!("the description of {} has 1 to {MAX_DESCRIPTION_BYTES} bytes", tool.name));
+        return Err(format!("the description of {} must have 1 to {MAX_DESCRIPTION_BYTES} bytes", tool.name));
     }
     if tool.input_schema["type"] != "object" {
-        return Err(format!("the input schema of {} is of no object", tool.name));
+        return Err(format!("the input schema of {} must be of type object", tool.name));
     }
     check_schema(&tool.input_schema)
-        .map_err(|err| format!("the input schema of {} is broken: {err}", tool.name))
+        .map_err(|err| format!("the input schema of {} is invalid: {err}", tool.name))
 }
 
 pub(crate) fn remote_tool(
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_of_itself_has_to_fit() {
+    fn invalid_introductions_are_rejected() {
         assert_eq!(check_hello(&hello()), Ok(()));
         let refused = |change: fn(&mut NodeHello)| {
             let mut hello = hello();

@@ -1,4 +1,4 @@
-//! Listens, takes connections in, and comes to an orderly end.
+//! Listens, serves connections, and stops gracefully.
 #![expect(clippy::disallowed_methods, reason = "the gateway is what listens")]
 
 use std::io;
@@ -26,14 +26,16 @@ use crate::gateway::Gateway;
 use crate::http;
 use crate::write_timeout::WriteTimeout;
 
-/// For the head of a request, the first and every later one, and for a TLS handshake.
+/// Timeout for the head of each request, and for a TLS handshake.
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Heads are bounded, and so are those who send them.
+/// Maximum size of a request's head.
 pub(crate) const MAX_HEAD_BYTES: usize = 32 * 1024;
+
+/// Maximum number of open connections.
 pub const MAX_CONNECTIONS: usize = 16 * 1024;
 
-/// After a failure to take a connection, such as too many open files.
+/// Pause after a failed accept, for example because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Repeated failures to accept are logged this often.
@@ -49,7 +51,7 @@ pub struct TlsFiles {
     pub key: PemFile,
 }
 
-/// A file as PEM, and its name for people.
+/// `PemFile` is the content of a PEM file, and its name for error messages.
 #[derive(Clone)]
 pub struct PemFile {
     pub name: PathBuf,
@@ -68,17 +70,17 @@ pub enum ServeError {
     Domain { domain: &'static str, reason: String },
 }
 
-/// What a connection knows of its other end.
+/// `Peer` describes the other end of a connection.
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
-    /// Upgraded sockets run here, after HTTP has let go of them.
+    /// The tasks of upgraded sockets, which outlive their HTTP connection.
     pub(crate) sockets: TaskTracker,
-    /// Its place among the connections, kept as long as the socket is open.
-    pub(crate) room: Arc<OwnedSemaphorePermit>,
+    /// The connection's permit, held for as long as the socket is open.
+    pub(crate) permit: Arc<OwnedSemaphorePermit>,
 }
 
-/// A gateway that listens.
+/// `Serving` is a listening gateway.
 pub struct Serving {
     pub address: SocketAddr,
     gateway: Arc<Gateway>,
@@ -88,7 +90,7 @@ pub struct Serving {
     sockets: TaskTracker,
 }
 
-/// Listens, starts the domains, and serves until [`Serving::stop`]. At most so many `connections` are open at a time; others wait.
+/// Listens, starts the domains, and serves until [`Serving::stop`]. At most `connections` are open at a time; others wait.
 pub async fn serve(
     gateway: Arc<Gateway>,
     address: SocketAddr,
@@ -103,16 +105,16 @@ pub async fn serve(
         .start_domains()
         .await
         .map_err(|(domain, err)| ServeError::Domain { domain, reason: format!("{err:#}") })?;
-    let room = Arc::new(Semaphore::new(connections.clamp(1, MAX_CONNECTIONS)));
+    let limit = Arc::new(Semaphore::new(connections.clamp(1, MAX_CONNECTIONS)));
     let (stop, connections, sockets) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
-    let accepting = Accepting {
+    let accepting = AcceptLoop {
         listener,
         tls,
         router: http::router(gateway.clone()),
         stop: stop.clone(),
         connections: connections.clone(),
         sockets: sockets.clone(),
-        room,
+        limit,
     };
     let accepting = tokio::spawn(accepting.run());
     connections.spawn({
@@ -127,7 +129,7 @@ pub async fn serve(
 }
 
 impl Serving {
-    /// Takes nothing new, lets calls finish for at most `drain`, then ends what is left.
+    /// Stops accepting, lets calls finish for at most `drain`, and then ends the remaining ones.
     pub async fn stop(self, drain: Duration) {
         self.stop.cancel();
         let _ = self.accepting.await;
@@ -147,14 +149,14 @@ fn acceptor(files: TlsFiles) -> Result<TlsAcceptor, ServeError> {
     let TlsFiles { certificates, key } = files;
     let unusable = |file: &PemFile, reason: String| ServeError::Pem { file: file.name.clone(), reason };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificates.pem).collect();
-    let chain = chain.map_err(|err| unusable(&certificates, format!("it is not PEM ({err})")))?;
+    let chain = chain.map_err(|err| unusable(&certificates, format!("the file is not PEM ({err})")))?;
     if chain.is_empty() {
-        return Err(unusable(&certificates, "there is no certificate in it".into()));
+        return Err(unusable(&certificates, "the file contains no certificate".into()));
     }
     let key = PrivateKeyDer::from_pem_slice(&key.pem).map_err(|err| {
         let reason = match err {
-            pem::Error::NoItemsFound => "there is no private key in it".to_owned(),
-            err => format!("it is not PEM ({err})"),
+            pem::Error::NoItemsFound => "the file contains no private key".to_owned(),
+            err => format!("the file is not PEM ({err})"),
         };
         unusable(&key, reason)
     })?;
@@ -168,17 +170,23 @@ fn acceptor(files: TlsFiles) -> Result<TlsAcceptor, ServeError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-struct Accepting {
+/// `AcceptLoop` accepts connections and starts one task for each.
+struct AcceptLoop {
     listener: TcpListener,
+    /// Performs TLS handshakes; `None` for plain HTTP.
     tls: Option<TlsAcceptor>,
     router: Router,
+    /// Cancelled when the gateway stops: no more connections are accepted, and open ones shut down gracefully.
     stop: CancellationToken,
+    /// The tasks that serve HTTP connections.
     connections: TaskTracker,
+    /// The tasks of upgraded sockets, which outlive their HTTP connection.
     sockets: TaskTracker,
-    room: Arc<Semaphore>,
+    /// One permit per open connection. Without a permit nothing is accepted, so that further clients wait.
+    limit: Arc<Semaphore>,
 }
 
-impl Accepting {
+impl AcceptLoop {
     async fn run(self) {
         let mut failures = AcceptFailures::default();
         loop {
@@ -187,7 +195,7 @@ impl Accepting {
                 accepted = self.accept() => accepted,
             };
             match accepted {
-                Ok((stream, from, room)) => self.take(stream, from, room),
+                Ok((stream, from, permit)) => self.spawn_connection(stream, from, permit),
                 Err(err) => {
                     failures.log(&err);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -197,25 +205,25 @@ impl Accepting {
     }
 
     async fn accept(&self) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-        let room = self.room.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let permit = self.limit.clone().acquire_owned().await.map_err(io::Error::other)?;
         let (stream, from) = self.listener.accept().await?;
         stream.set_nodelay(true)?;
-        Ok((stream, from, room))
+        Ok((stream, from, permit))
     }
 
-    fn take(&self, stream: TcpStream, from: SocketAddr, room: OwnedSemaphorePermit) {
-        // Every open descriptor counts, also one that becomes a WebSocket.
-        let room = Arc::new(room);
-        let peer = Peer { address: from.ip(), sockets: self.sockets.clone(), room: room.clone() };
+    fn spawn_connection(&self, stream: TcpStream, from: SocketAddr, permit: OwnedSemaphorePermit) {
+        // A WebSocket shares the permit, because its descriptor stays open after the HTTP connection ends.
+        let permit = Arc::new(permit);
+        let peer = Peer { address: from.ip(), sockets: self.sockets.clone(), permit: permit.clone() };
         let service = self.router.clone().layer(axum::Extension(ConnectInfo(peer)));
         let (stop, tls) = (self.stop.clone(), self.tls.clone());
         self.connections.spawn(async move {
-            let _room = room;
+            let _permit = permit;
             match tls {
-                None => converse(stream, service, stop).await,
+                None => serve_connection(stream, service, stop).await,
                 Some(tls) => {
                     if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_LIMIT, tls.accept(stream)).await {
-                        converse(stream, service, stop).await;
+                        serve_connection(stream, service, stop).await;
                     }
                 }
             }
@@ -242,8 +250,8 @@ impl AcceptFailures {
     }
 }
 
-/// Serves one connection's requests. On stop the one under way is still answered.
-async fn converse<S>(stream: S, service: Router, stop: CancellationToken)
+/// Serves the requests of one connection. On stop, the current request is still answered.
+async fn serve_connection<S>(stream: S, service: Router, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -256,7 +264,7 @@ where
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    // Whatever ends a connection is that connection's own affair.
+    // An error ends only this connection. Clients disconnect all the time, so it is not logged.
     let _ = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.cancelled() => {

@@ -1,4 +1,4 @@
-//! A connection whose peer takes nothing of what is written to it is not kept: whatever waits for it would be kept too.
+//! Closes a connection whose peer does not read, because everything queued for it would stay in memory.
 
 use std::io;
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// As long as a peer may be silent: two pings.
+/// Timeout of a write, equal to two pings.
 const TAKES_NOTHING: Duration = Duration::from_secs(30);
 
 pub(crate) struct WriteTimeout<S> {
     inner: S,
-    /// Since the peer last took something, while something waits.
+    /// Runs while a write is blocked; restarted whenever the peer reads something.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
@@ -31,7 +31,7 @@ impl<S> WriteTimeout<S> {
         match stuck.as_mut().poll(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => {
-                let message = "the peer took nothing of what was written to it for 30 s";
+                let message = "the peer read nothing for 30 s";
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)))
             }
         }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
+    async fn blocked_peer_times_out_and_slow_peer_does_not() {
         let (here, mut there) = tokio::io::duplex(1000);
         let mut here = WriteTimeout::new(here);
         let slow = tokio::spawn(async move {
@@ -99,7 +99,7 @@ mod tests {
         here.write_all(&[0; 1100]).await.unwrap();
         let mut there = slow.await.unwrap();
         let began = tokio::time::Instant::now();
-        // It goes on sending, which does not help it.
+        // The peer keeps sending, which does not reset the timeout.
         let sending = tokio::spawn(async move {
             while there.write_all(b"still here").await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! `/ws`: the upgrade, the handshake, and then a link for a client or a node.
+//! `/ws` upgrades a connection to a WebSocket, performs the handshake, and serves a client or a node.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::server::Peer;
 mod client;
 mod node;
 
-/// A connection that has not introduced itself by then is closed.
+/// Timeout of the handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 type ServerSocket = Socket<TokioIo<Upgraded>>;
 
-/// What the peer of a handshake is called in the standard, hashed with its key to prove that it was understood.
+/// The GUID of RFC 6455, which is hashed with the client's key.
 const WEBSOCKET_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Of a handshake's key.
+/// Length of a handshake's key.
 const KEY_BYTES: usize = 16;
 
 pub(crate) async fn upgrade(
@@ -46,15 +46,15 @@ pub(crate) async fn upgrade(
     }
     let accept = accept_key(request.headers()).filter(|_| request.version() == Version::HTTP_11);
     let Some(accept) = accept else {
-        return problem(StatusCode::BAD_REQUEST, "bad_frame", "a WebSocket upgrade is expected here", None);
+        return problem(StatusCode::BAD_REQUEST, "bad_frame", "this path needs a WebSocket upgrade", None);
     };
     if gateway.stopping.is_cancelled() {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the gateway is stopping", None);
     }
     let upgraded = hyper::upgrade::on(request);
-    let Peer { address, sockets, room } = peer;
+    let Peer { address, sockets, permit } = peer;
     sockets.spawn(async move {
-        let _room = room;
+        let _permit = permit;
         if let Ok(upgraded) = upgraded.await {
             serve(gateway, accepted(TokioIo::new(upgraded)), address).await;
         }
@@ -93,7 +93,7 @@ async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
     let range = request.params.protocol;
     if range.common().is_none() {
         let message = format!(
-            "this gateway speaks the versions {OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}, not {} to {}",
+            "this gateway supports protocol versions {OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}, not {} to {}",
             range.min, range.max
         );
         return request.refuse(&mut socket, WireError::new(ErrorCode::UnsupportedProtocol, message)).await;
@@ -110,7 +110,7 @@ async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
         },
         Role::Node => node::serve(gateway, socket, request, from).await,
         Role::Channel => {
-            let error = WireError::new(ErrorCode::Forbidden, "this gateway has no channels");
+            let error = WireError::new(ErrorCode::Forbidden, "this gateway does not support channels");
             request.refuse(&mut socket, error).await;
         }
     }

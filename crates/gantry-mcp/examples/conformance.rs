@@ -1,5 +1,5 @@
-//! The server as it is, over a gate with the tools that the protocol's conformance suite asks for. Listens on a port of its
-//! own, which it prints. No token is asked for: that is the gateway's.
+//! The MCP server over a gate with the tools that the protocol's conformance suite requires. It prints the port it listens
+//! on. It requires no token, because the gateway checks tokens.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_mcp::{Asked, Backend, McpServer, Names, Shown, Who, http_service};
+use gantry_mcp::{Backend, CallRequest, McpServer, Names, OfferedTools, Who, http_service};
 use gantry_tool::testing::{MemoryAudit, MemoryResults};
 use gantry_tool::{
     Call, Ctx, Decision, Gate, GateParts, Outcome, Policy, Principal, Progress, Refusal, Registry,
@@ -32,11 +32,11 @@ const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 struct Fixtures(Arc<Gate>);
 
 impl Backend for Fixtures {
-    async fn shown(&self, _: &Who) -> Result<Shown, Refusal> {
-        Ok(Shown { tools: self.0.registry().view(&ToolScope::default()), names: Names::Bare })
+    async fn offered_tools(&self, _: &Who) -> Result<OfferedTools, Refusal> {
+        Ok(OfferedTools { tools: self.0.registry().view(&ToolScope::default()), names: Names::Bare })
     }
 
-    async fn call(&self, who: &Who, asked: Asked) -> Outcome {
+    async fn call(&self, who: &Who, asked: CallRequest) -> Outcome {
         let principal = Principal::Mcp { client: who.client.clone() };
         let mut call = Call::new(principal, Surface::Mcp, "/".into());
         (call.cancel, call.progress, call.approver) = (asked.cancel, asked.progress, asked.approver);
@@ -93,7 +93,7 @@ fn fixtures() -> Vec<Tool> {
         Tool::new("test_tool_with_progress", Toolset::Gantry, &none, progressing).read_only(),
         Tool::new("test_tool_with_logging", Toolset::Gantry, &none, progressing).read_only(),
         Tool::new("test_logging_tool", Toolset::Gantry, &none, progressing).read_only(),
-        // Policy asks about these: it is the one question that is ever asked.
+        // Policy requires approval for these, which triggers an elicitation.
         remote("test_elicitation", json!({"type": "object", "properties": {"message": {"type": "string"}}})),
         remote("test_streaming_elicitation", json!({"type": "object"})),
         remote("test_input_required_result_elicitation", json!({"type": "object"})),
@@ -104,7 +104,7 @@ fn fixtures() -> Vec<Tool> {
     ]
 }
 
-/// A tool from elsewhere, whose schema is passed on as it is.
+/// A remote tool, whose schema is passed on unchanged.
 fn with_schema() -> Tool {
     let street_and_city = json!({
         "$anchor": "addressDef",

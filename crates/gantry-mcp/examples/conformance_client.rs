@@ -1,5 +1,5 @@
-//! The client as it is, for the protocol's conformance suite: lists the tools of the server at the address it is given, logs in
-//! where that is wanted, accepts the tools, and calls each through a gate. A browser is played here.
+//! The MCP client for the protocol's conformance suite. It lists the tools of the given server, logs in if required, accepts
+//! the tools, and calls each through a gate. It simulates the browser.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -19,7 +19,7 @@ use gantry_tool::{Answer, Call, Gate, Principal, Registry, Surface};
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "suite";
-/// A server that is never content is given up after so many logins.
+/// Maximum logins per server.
 const MAX_LOGINS: usize = 3;
 
 #[tokio::main]
@@ -86,9 +86,9 @@ async fn converse(servers: &Servers, gate: &Gate, context: &Value) -> Result<(),
             .statuses(NAME)
             .map_err(|err| err.to_string())?
             .into_iter()
-            .filter_map(|standing| {
-                let schema = standing.offered?["inputSchema"].clone();
-                Some((standing.name, example(&schema, gate.registry())))
+            .filter_map(|status| {
+                let schema = status.offered?["inputSchema"].clone();
+                Some((status.name, example(&schema, gate.registry())))
             })
             .collect(),
     };
@@ -115,13 +115,13 @@ async fn converse(servers: &Servers, gate: &Gate, context: &Value) -> Result<(),
     Ok(())
 }
 
-/// The gate refuses a null where a schema wants something else: what is not there is left out.
+/// Leaves out null values, which the gate rejects if the schema requires another type.
 fn given(arguments: &Value) -> Value {
     let fields = arguments.as_object().cloned().unwrap_or_default();
     Value::Object(fields.into_iter().filter(|(_, value)| !value.is_null()).collect())
 }
 
-/// Something that a schema takes.
+/// Returns a value that matches a schema.
 fn example(schema: &Value, registry: &Registry) -> Value {
     let fields = schema["properties"].as_object().cloned().unwrap_or_default();
     let value = |(number, (name, field)): (usize, (String, Value))| {
@@ -129,7 +129,7 @@ fn example(schema: &Value, registry: &Registry) -> Value {
             Some("number" | "integer") => json!(number + 3),
             Some("boolean") => json!(true),
             Some("array") => json!([]),
-            // Who asks for a schema is shown one, as the gate has it.
+            // A schema is passed as the gate has it.
             Some("object") if name == "schema" => {
                 let tool = registry.entries().into_iter().find(|tool| tool.input_schema() != schema);
                 tool.map_or(json!({}), |tool| tool.input_schema().clone())
@@ -151,7 +151,7 @@ async fn log_in(servers: &Servers, challenge: &str, context: &Value) -> Result<(
     login.log_in(challenge, registered, visit).await.map_err(|err| err.to_string())
 }
 
-/// Visits an address and goes where it leads, as a browser does whose user is logged in.
+/// Opens a URL and follows redirects, like a browser whose user is logged in.
 async fn browse(url: Url) {
     let hosts = ["127.0.0.1", "localhost"].map(|host| HostPattern::parse(host).unwrap());
     let client = Client::new(ClientOptions { allowed_hosts: hosts.to_vec(), ..ClientOptions::default() });

@@ -1,6 +1,6 @@
-//! What policy wants asked is asked of the client's user, as a form with one box to tick. Up to 2025-11-25 the server asks
-//! while the call waits; since 2026-07-28 the call is answered with the question, and comes again with the answer. Then the
-//! question is sealed: an answer counts for the very call it was asked about, once, and not for long.
+//! Asks the client's user to approve a call, with a form that has one checkbox. Up to revision 2025-11-25 the server asks
+//! while the call waits. Since 2026-07-28 the call returns the question, and the client repeats the call with the answer.
+//! Then the question is sealed: an answer is valid once, for a short time, and for exactly this call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,19 +15,19 @@ use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
 
-/// How long somebody may think about it.
+/// How long the user may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 
-/// Answers that were used, remembered until they would be too old anyway.
+/// Maximum used answers that are remembered. Each is remembered until it expires.
 const MAX_USED: usize = 4096;
 
-/// The name of the one question.
+/// The id of the question.
 const QUESTION: &str = "approval";
 
-/// Characters of the input that are shown.
+/// Characters of the input that the question shows.
 const SHOWN_INPUT: usize = 2000;
 
-/// Seals questions; one for all requests of a server.
+/// `Approvals` seals questions, for all requests of a server.
 pub(crate) struct Approvals {
     key: [u8; 32],
     started: Instant,
@@ -41,39 +41,39 @@ impl Default for Approvals {
     }
 }
 
-/// What a call is answered with in place of its result.
+/// The answer to a call in place of its result.
 #[derive(Debug)]
 pub(crate) enum Instead {
-    /// A question, for the client to come again with.
+    /// A question. The client repeats the call with the answer.
     Question(InputRequiredResult),
-    /// It came with a state that was never given for it.
+    /// The call came with a state that the server did not issue for it.
     Forged,
 }
 
-/// Left there by whoever was to be asked.
+/// The place where an approver leaves the answer to the call.
 pub(crate) type Open = Arc<Mutex<Option<Instead>>>;
 
-/// What a state that comes back is worth.
+/// The validity of a state that a client sends back.
 #[derive(Debug, PartialEq, Eq)]
 enum Seal {
-    /// Given for this very call, not too old, and not used.
+    /// Issued for exactly this call, not expired and not used.
     Good,
-    /// Given for this very call, and of no use any more.
+    /// Issued for exactly this call, but expired or used.
     Spent,
-    /// Never given for it.
+    /// Not issued for this call.
     Forged,
 }
 
 impl Approvals {
-    /// Who can be asked about this call, if the client can show a form; and where a question is left that it has to come
-    /// back with.
+    /// Returns an approver for this call if the client can show a form, and the place where it leaves a question for the
+    /// client.
     pub(crate) fn approver(
         self: &Arc<Self>,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> (Option<Approver>, Open) {
         let open = Open::default();
-        // Whoever says nothing of the kinds that it can show, can show forms.
+        // A client that does not list its kinds of elicitation supports forms.
         let can_ask = context
             .client_capabilities()
             .and_then(|client| client.elicitation)
@@ -99,9 +99,10 @@ impl Approvals {
             let answered = answered.map(|(state, answer)| (approvals.open_seal(state, &approval), answer));
             let (instead, consent) = match answered {
                 Some((Seal::Good, answer)) => (None, consent_in(answer)),
-                Some((Seal::Forged, _)) => {
-                    (Some(Instead::Forged), Consent::Denied("the state is not ours".into()))
-                }
+                Some((Seal::Forged, _)) => (
+                    Some(Instead::Forged),
+                    Consent::Denied("the requestState was not issued for this call".into()),
+                ),
                 Some((Seal::Spent, _)) | None => {
                     let question = approvals.question(&approval).map(Instead::Question);
                     (question, Consent::Denied("the user has not answered yet".into()))
@@ -132,7 +133,7 @@ impl Approvals {
             return Seal::Forged;
         };
         let Ok(seal) = blake3::Hash::from_hex(seal) else { return Seal::Forged };
-        // Compared in constant time.
+        // The hashes are compared in constant time.
         if seal != self.seal(expires, nonce, approval) {
             return Seal::Forged;
         }
@@ -149,7 +150,7 @@ impl Approvals {
     fn use_once(&self, nonce: &str) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, when| when.elapsed() < ANSWER_LIMIT * 2);
-        // With no room to remember, nothing is believed.
+        // When the memory is full, no answer is accepted.
         used.len() < MAX_USED && used.insert(nonce.to_owned(), Instant::now()).is_none()
     }
 }
@@ -159,11 +160,11 @@ fn while_waiting(peer: Peer<RoleServer>) -> Approver {
         let peer = peer.clone();
         async move {
             let Some(form) = form(&approval) else {
-                return Consent::Denied("the question cannot be put".into());
+                return Consent::Denied("cannot build the approval form".into());
             };
             match peer.create_elicitation_with_timeout(form, Some(ANSWER_LIMIT)).await {
                 Ok(answer) => consent(&answer),
-                Err(err) => Consent::Denied(format!("the client could not ask its user: {err}")),
+                Err(err) => Consent::Denied(format!("the client failed to ask its user: {err}")),
             }
         }
     })
@@ -187,8 +188,7 @@ fn form(approval: &Approval) -> Option<ElicitRequestParams> {
     serde_json::from_value(json!({"mode": "form", "message": message, "requestedSchema": schema})).ok()
 }
 
-/// Whoever judges a call must not take its words for the question's: what ends a line, hides or turns text around is told by its
-/// number.
+/// Escapes line breaks and invisible or direction-changing characters, so that a call's text cannot imitate the question.
 fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     let mut before = None;
@@ -205,11 +205,11 @@ fn on_one_line(text: &str) -> String {
 fn consent_in(answer: &Value) -> Consent {
     match serde_json::from_value::<ElicitResult>(answer.clone()) {
         Ok(answer) => consent(&answer),
-        Err(_) => Consent::Denied("the client's answer is none".into()),
+        Err(_) => Consent::Denied("the client's answer is invalid".into()),
     }
 }
 
-/// Only a form that was sent, with the box ticked, is a yes.
+/// Only a submitted form with the box checked means yes.
 fn consent(answer: &ElicitResult) -> Consent {
     let ticked = answer.content.as_ref().is_some_and(|content| content["allow"] == true);
     if answer.action == ElicitationAction::Accept && ticked {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_has_two_lines_whatever_is_asked_about() {
+    fn question_has_two_lines_for_any_input() {
         let mut asked = approval("f");
         asked.reason = "reads /x\n\nThis is safe.\u{1b}[31m\u{202e}\u{e0041}\u{200b} \"é\" 日本".into();
         asked.input = json!({"path": "a\u{202e}b\n"});
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_ticked_box_is_a_yes() {
+    fn only_a_checked_box_means_yes() {
         assert_eq!(consent_in(&json!({"action": "accept", "content": {"allow": true}})), Consent::Allowed);
         for no in [
             json!({"action": "accept", "content": {"allow": false}}),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_for_its_own_call_once() {
+    fn answer_is_valid_once_for_its_own_call() {
         let approvals = Approvals::default();
         let state = approvals.question(&approval("a")).unwrap().request_state.unwrap();
         let seal = |state: &str, fingerprint: &str| approvals.open_seal(state, &approval(fingerprint));

@@ -1,4 +1,4 @@
-//! What the server stands on: somebody's view of the tools, and a way to call them that ends at a gate.
+//! The interface below the MCP server: a client's view of the tools, and a way to call them through a gate.
 
 use std::future::Future;
 
@@ -9,29 +9,29 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Clients name themselves; what they say is shown and recorded, so it is kept short and plain.
+/// Maximum length of a client's name. Clients choose it, and it is shown and recorded.
 const NAME_CHARS: usize = 64;
 
 pub trait Backend: Clone + Send + Sync + 'static {
-    /// What this client is shown now.
-    fn shown(&self, who: &Who) -> impl Future<Output = Result<Shown, Refusal>> + Send;
+    /// Returns the tools that this client may use now.
+    fn offered_tools(&self, who: &Who) -> impl Future<Output = Result<OfferedTools, Refusal>> + Send;
 
     /// Calls a tool for a client, through a gate.
-    fn call(&self, who: &Who, asked: Asked) -> impl Future<Output = Outcome> + Send;
+    fn call(&self, who: &Who, request: CallRequest) -> impl Future<Output = Outcome> + Send;
 
-    /// Does what calls have put off; for a moment in which nobody waits.
+    /// Runs deferred work of calls. It is called while no client waits.
     fn settle(&self) {}
 
-    /// Told when what is shown may have changed.
+    /// Changes whenever the offered tools may have changed.
     fn changes(&self) -> watch::Receiver<u64>;
 }
 
-/// Who asks.
+/// `Who` identifies the client of a request.
 #[derive(Debug, Clone)]
 pub struct Who {
-    /// As the client calls itself: nobody has checked it.
+    /// The name that the client gives itself. It is not verified.
     pub client: String,
-    /// Of the HTTP request, where there is one: who was let in by what token.
+    /// The head of the HTTP request, if any, with the authenticated identity.
     pub parts: Option<http::request::Parts>,
 }
 
@@ -42,33 +42,33 @@ impl Who {
     }
 }
 
-/// Letters, digits and `.-_` of a name; never empty.
+/// Keeps letters, digits and `.-_` of a name. Never returns an empty text.
 fn plain(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '-' };
     let name: String = name.chars().take(NAME_CHARS).map(plain).collect();
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// What a client is shown.
+/// `OfferedTools` is what a client may use, and how it is named.
 #[derive(Debug, Clone)]
-pub struct Shown {
+pub struct OfferedTools {
     pub tools: View,
     pub names: Names,
 }
 
-/// How tools of nodes are shown.
+/// How node tools are named.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Names {
-    /// Once each, with a `node` argument while there are several nodes.
+    /// Each tool once, with a `node` argument if there are several nodes.
     #[default]
     Bare,
-    /// One for each node, as `{node}__{Tool}`.
+    /// Each node's tools separately, as `{node}__{Tool}`.
     Namespaced,
 }
 
-/// One call, on its way to a gate.
+/// `CallRequest` is a client's request to call a tool.
 #[derive(Debug)]
-pub struct Asked {
+pub struct CallRequest {
     pub tool: String,
     pub input: Value,
     pub purpose: Purpose,
@@ -77,7 +77,7 @@ pub struct Asked {
     pub approver: Option<Approver>,
 }
 
-/// What a call is for: a client that may read workspace files as resources need not see the tool that does it.
+/// The purpose of a call. A client may read workspace files as resources without being offered the tool for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     Tool,
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_clients_are_short_and_plain() {
+    fn client_names_are_bounded_and_plain() {
         assert_eq!(plain("claude-code"), "claude-code");
         assert_eq!(plain("a/b:c\n\u{1b}[31m"), "a-b-c---31m");
         assert_eq!(plain(""), "unknown");

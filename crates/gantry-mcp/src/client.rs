@@ -1,7 +1,7 @@
-//! Gantry as a client of MCP servers: programs and addresses that others wrote, whose tools join the registry.
+//! Gantry as a client of MCP servers, which are programs or URLs. Their tools join the registry.
 //!
-//! [`Servers`] is the whole of it. A server is started when it is first needed; its tools are those that the operator
-//! has accepted, as they were then. The gate runs them like any other.
+//! Start with [`Servers`]. A server is started when it is first needed. Only tools that the operator has accepted are
+//! offered, in the accepted definition. The gate runs them like any other tool.
 
 mod connection;
 mod content;

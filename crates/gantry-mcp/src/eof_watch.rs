@@ -1,4 +1,4 @@
-//! Notices that a client has closed its end, which is how clients stop a server, and when nothing more is answered.
+//! Detects that a client has closed its end, which is how clients stop a server, and that all answers are sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio_util::sync::CancellationToken;
 
-/// Calls that take longer than this to answer, once the client has said its last, are called off.
+/// Calls that run longer than this after the client has closed its end are cancelled.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// A transport that is watched.
+/// `EofWatch` is a transport that reports its end of input.
 pub(crate) struct EofWatch<T> {
     transport: T,
     watched: Arc<Watched>,
@@ -24,7 +24,7 @@ pub(crate) struct Watched {
 }
 
 impl<T> EofWatch<T> {
-    /// Fires `ended` when the client has said its last.
+    /// Cancels `ended` when the client has closed its end.
     pub(crate) fn new(transport: T, ended: CancellationToken) -> (EofWatch<T>, Arc<Watched>) {
         let watched = Arc::new(Watched { ended, said: AtomicU64::new(0) });
         (EofWatch { transport, watched: watched.clone() }, watched)
@@ -32,7 +32,7 @@ impl<T> EofWatch<T> {
 }
 
 impl Watched {
-    /// Comes back when the client is gone and for a moment nothing was said. Whatever was ready has been said then.
+    /// Waits until the client is gone and nothing was sent for a moment. All ready answers are sent by then.
     pub(crate) async fn quiet(&self) {
         self.ended.cancelled().await;
         let mut before = None;

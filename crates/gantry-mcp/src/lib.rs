@@ -1,8 +1,8 @@
-//! The Model Context Protocol both ways: any agent that speaks it can use Gantry's tools, and Gantry can use any server.
+//! The Model Context Protocol in both directions: MCP clients use Gantry's tools, and Gantry uses tools of MCP servers.
 //!
-//! [`McpServer`] answers the protocol over a [`Backend`], which is a gate in this process, a gateway over its link, or the
-//! gateway itself. It judges nothing: whatever a client asks for, resources and prompts too, is a call through the gate.
-//! [`client`] is the other way: servers that others wrote, whose tools join the registry.
+//! [`McpServer`] serves a [`Backend`], which is a gate in this process, a gateway over its link, or the gateway itself. It
+//! decides nothing: every request of a client, also for resources and prompts, is a call through the gate.
+//! [`client`] connects to MCP servers and adds their tools to the registry.
 
 mod approval;
 mod backend;
@@ -20,7 +20,7 @@ mod serve;
 mod server;
 mod tools;
 
-pub use backend::{Asked, Backend, Names, Purpose, Shown, Who};
+pub use backend::{Backend, CallRequest, Names, OfferedTools, Purpose, Who};
 pub use selection::{RESULT_READ, Selection, SelectionError};
 pub use serve::{HttpService, HttpSessions, ServeError, http_service, serve_stdio};
 pub use server::McpServer;

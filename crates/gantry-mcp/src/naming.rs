@@ -1,6 +1,6 @@
 //! Titles of tools.
 
-/// What people read: `web_fetch` is `Web fetch`.
+/// Returns a tool's title: `web_fetch` becomes `Web fetch`.
 pub(crate) fn title(name: &str) -> String {
     let bare = name.rsplit_once("::").map_or(name, |(_, bare)| bare);
     let spaced = bare.replace("__", " ").replace('_', " ");
@@ -13,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn titles_are_words() {
+    fn titles_have_spaces() {
         assert_eq!(
             ["Read", "tool::web_fetch", "result_read", "laptop__Bash"].map(title),
             ["Read", "Web fetch", "Result read", "Laptop Bash"]

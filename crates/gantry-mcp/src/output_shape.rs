@@ -1,9 +1,9 @@
-//! Output schemas as MCP clients read them: the shape of what is always there.
+//! Reduces output schemas for MCP clients to the fields that are always present.
 
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
-/// An output's: the shape of what is always there. None where the answer may be a picture, or is one of several shapes, which tells little.
+/// Reduces an output schema. Returns `None` if the answer may be an image or have one of several shapes.
 pub(crate) fn output(mut schema: Value) -> Option<JsonObject> {
     if has_images(&schema) || schema.get("anyOf").is_some() || schema.get("oneOf").is_some() {
         return None;
@@ -30,8 +30,8 @@ fn has_images(schema: &Value) -> bool {
     }
 }
 
-/// Leaves out texts for people and bounds, but no property that happens to have such a name; and that there is nothing
-/// else: the gate adds fields, such as where a long result is kept.
+/// Removes descriptions and bounds, but no property of such a name. Also removes `additionalProperties`, because the gate
+/// adds fields such as `resultHandle`.
 fn only_shape(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -50,7 +50,7 @@ fn only_shape(schema: &mut Value) {
     }
 }
 
-/// What an answer may have beside is seen when it is there.
+/// Removes optional properties.
 fn only_required(schema: &mut JsonObject) {
     let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_are_their_shape() {
+    fn output_schemas_keep_only_required_fields() {
         let schema = json!({
             "type": "object", "description": "d", "additionalProperties": false,
             "required": ["title", "n"],

@@ -1,4 +1,4 @@
-//! How far a call is, for a client that asked to be told: with a token for progress, or by the level of its log.
+//! Reports a call's progress to a client that sent a progress token or set a log level.
 
 use std::time::Duration;
 
@@ -7,54 +7,54 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Not more often than anybody can look.
+/// Minimum time between two reports.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A call that does not say how far it is, is at least said to run still: clients give up on silence.
+/// A call without progress sends a heartbeat this often, because clients time out on silence.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Reports {
     token: Option<ProgressToken>,
     wanted: bool,
-    told: watch::Receiver<Option<Progress>>,
+    reported: watch::Receiver<Option<Progress>>,
     started: Instant,
     next: Instant,
     beat: Instant,
-    /// Only ever more: the protocol wants progress to grow.
+    /// The last value sent. The protocol requires growing values.
     last: Option<u64>,
     over: bool,
 }
 
-/// Nobody is told anything without a token, unless it is logged.
+/// Creates the receiver of progress and its reports. Without a token, progress is only logged.
 pub(crate) fn reports(token: Option<ProgressToken>, logged: bool) -> (Option<ProgressSink>, Reports) {
-    let (telling, told) = watch::channel(None);
+    let (sender, reported) = watch::channel(None);
     let now = Instant::now();
     let wanted = token.is_some() || logged;
     let sink = wanted.then(|| {
         ProgressSink::new(move |progress| {
-            telling.send_replace(Some(progress));
+            sender.send_replace(Some(progress));
         })
     });
     let beat = now + HEARTBEAT;
-    let reports = Reports { token, wanted, told, started: now, next: now, beat, last: None, over: false };
+    let reports = Reports { token, wanted, reported, started: now, next: now, beat, last: None, over: false };
     (sink, reports)
 }
 
 impl Reports {
-    /// The next report that is due; never, if nobody wants one.
+    /// Waits for the next report. Never returns if the client wants none.
     pub(crate) async fn next(&mut self) -> Progress {
         if !self.wanted {
             return std::future::pending().await;
         }
         loop {
             tokio::select! {
-                told = self.told.changed(), if !self.over => {
-                    if told.is_err() {
+                changed = self.reported.changed(), if !self.over => {
+                    if changed.is_err() {
                         self.over = true;
                         continue;
                     }
                     tokio::time::sleep_until(self.next).await;
-                    let Some(progress) = self.told.borrow_and_update().clone() else { continue };
+                    let Some(progress) = self.reported.borrow_and_update().clone() else { continue };
                     if self.last.is_some_and(|last| progress.done <= last) {
                         continue;
                     }
@@ -75,7 +75,7 @@ impl Reports {
         }
     }
 
-    /// As the protocol tells it, to a client that gave a token.
+    /// Converts a report to the protocol's notification, for a client that sent a token.
     #[expect(clippy::cast_precision_loss, reason = "the protocol counts in floating point")]
     pub(crate) fn param(&self, progress: &Progress) -> Option<ProgressNotificationParam> {
         let mut param = ProgressNotificationParam::new(self.token.clone()?, progress.done as f64);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn progress_grows_and_is_not_told_too_often() {
+    async fn progress_grows_and_is_throttled() {
         let (sink, mut reports) = reports(Some(ProgressToken(NumberOrString::Number(1))), false);
         let sink = sink.unwrap();
         sink.report(progress(1));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_call_is_said_to_run_still() {
+    async fn silent_call_sends_heartbeats() {
         let (_sink, mut silent) = reports(Some(ProgressToken(NumberOrString::Number(1))), false);
         let (first, second) = (silent.next().await, silent.next().await);
         assert!(second.done > first.done && first.message == "still running");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_log_has_what_is_said_and_no_heartbeat() {
+    async fn log_has_progress_without_heartbeats() {
         let (sink, mut logged) = reports(None, true);
         let sink = sink.unwrap();
         assert!(tokio::time::timeout(HEARTBEAT * 3, logged.next()).await.is_err());

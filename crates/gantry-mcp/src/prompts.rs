@@ -1,4 +1,4 @@
-//! Prompts: the skills of the workspace, `skills/{name}/SKILL.md`, read through the gate.
+//! Prompts: the skills `skills/{name}/SKILL.md` of the workspace, read through the gate.
 
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, Prompt, PromptMessage, Role};
@@ -8,19 +8,19 @@ use crate::backend::Backend;
 use crate::resources::Reading;
 use crate::results::in_words;
 
-/// Each is a file to read.
+/// Maximum skills in a list, because each is a file to read.
 const MAX_SKILLS: usize = 100;
 
-/// Of a description in a list.
+/// Characters of a description in a list.
 const MAX_DESCRIPTION_CHARS: usize = 500;
 
 pub(crate) async fn list<B: Backend>(reading: &Reading<'_, B>) -> Vec<Prompt> {
-    // Skills that may not be read, or are not there, are none.
+    // Skills that are missing or may not be read are left out.
     let Ok(folder) = reading.file("skills/").await else { return Vec::new() };
     let names = folder["directories"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let mut prompts = Vec::new();
     for name in names.take(MAX_SKILLS) {
-        // A folder without SKILL.md is no skill.
+        // A folder without SKILL.md is not a skill.
         if let Ok(skill) = reading.file(&path(name)).await
             && let Some(text) = skill["content"].as_str()
         {
@@ -35,9 +35,9 @@ pub(crate) async fn get<B: Backend>(
     name: &str,
 ) -> Result<GetPromptResult, ErrorData> {
     let shown: String = name.chars().take(100).collect();
-    let unknown = |why: &str| ErrorData::invalid_params(format!("no skill {shown:?}: {why}"), None);
+    let unknown = |why: &str| ErrorData::invalid_params(format!("unknown skill {shown:?}: {why}"), None);
     if name.is_empty() || name.contains('/') {
-        return Err(unknown("a skill is named by its folder"));
+        return Err(unknown("the name must be a folder in skills/"));
     }
     let skill = reading.file(&path(name)).await.map_err(|refusal| unknown(&in_words(&refusal)))?;
     let text = skill["content"].as_str().ok_or_else(|| unknown("it has no SKILL.md"))?;
@@ -53,8 +53,8 @@ fn path(name: &str) -> String {
     format!("skills/{name}/SKILL.md")
 }
 
-/// The description in the front matter, and the text after it. Read line by line: people write colons in values, which
-/// YAML refuses.
+/// Returns the description in the front matter, and the text after it. It is parsed line by line, because people write
+/// colons in values, which YAML rejects.
 fn split(text: &str) -> (Option<String>, &str) {
     let Some(rest) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {
         return (None, text);
@@ -71,7 +71,7 @@ fn split(text: &str) -> (Option<String>, &str) {
             description = Some(value.chars().take(MAX_DESCRIPTION_CHARS).collect());
         }
     }
-    // It never ends: then it is no front matter.
+    // Without an end marker it is not front matter.
     (None, text)
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn front_matter_is_told_apart() {
+    fn front_matter_is_split_from_the_text() {
         let text = "---\nname: sum\ndescription: Use when: asked to sum\n---\n\n# Sum\ndo it\n";
         assert_eq!(split(text), (Some("Use when: asked to sum".into()), "# Sum\ndo it\n"));
         assert_eq!(split("# no front matter"), (None, "# no front matter"));

@@ -1,4 +1,4 @@
-//! Resources: files of the agent's workspace, and kept results by handle. All are read through the gate.
+//! Resources: files of the agent's workspace, and stored results by handle. All are read through the gate.
 
 use std::collections::VecDeque;
 
@@ -9,22 +9,22 @@ use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTempla
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{Asked, Backend, Purpose, Who};
+use crate::backend::{Backend, CallRequest, Purpose, Who};
 use crate::results::{RESULT_HANDLE, in_words};
 use crate::selection::{READ_FILE, RESULT_READ};
 
 const WORKSPACE: &str = "gantry://workspace/";
 const RESULTS: &str = "gantry://results/";
 
-/// A list is for looking at: what is beyond can still be read by its address.
+/// Maximum entries of a list. Other files can still be read by their URI.
 const MAX_LISTED: usize = 500;
 const MAX_FOLDERS: usize = 100;
 
-/// What is longer is read page by page with the tool.
+/// Longer results are read page by page with the tool.
 const MAX_RESULT_CHARS: u64 = 8_000_000;
 const PAGE_CHARS: u64 = 40_000;
 
-/// Of a path, its slashes stay.
+/// Characters of a path that are percent-encoded; slashes are not.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
 pub(crate) fn result_uri(handle: &str) -> String {
@@ -35,19 +35,19 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new(format!("{WORKSPACE}{{+path}}"), "workspace file")
             .with_description("A file of the agent's workspace in Gantry's storage"),
-        ResourceTemplate::new(format!("{RESULTS}{{handle}}"), "kept result")
-            .with_description("The whole of a result that was too long to show, by its resultHandle"),
+        ResourceTemplate::new(format!("{RESULTS}{{handle}}"), "stored result")
+            .with_description("The complete text of a result that was too long to show, by its resultHandle"),
     ]
 }
 
-/// Files of the workspace, folder by folder.
+/// Lists the files of the workspace, folder by folder.
 pub(crate) async fn list<B: Backend>(reading: &Reading<'_, B>) -> Vec<Resource> {
     let mut found = Vec::new();
     let mut folders = VecDeque::from([String::new()]);
     let mut looked = 0;
     while let Some(folder) = folders.pop_front().filter(|_| looked < MAX_FOLDERS) {
         looked += 1;
-        // A workspace that may not be read, or is not there, is empty.
+        // A workspace that is missing or may not be read counts as empty.
         let Ok(listing) = reading.file(if folder.is_empty() { "/" } else { &folder }).await else { continue };
         let names = |field: &str| {
             let names = listing[field].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -73,13 +73,13 @@ pub(crate) async fn read<B: Backend>(
         let file = reading.file(&path).await.map_err(|refusal| not_found(uri, &refusal))?;
         match file["content"].as_str() {
             Some(content) => content.to_owned(),
-            // A folder reads as its list.
+            // A folder is returned as its listing.
             None => file.to_string(),
         }
     } else if let Some(handle) = uri.strip_prefix(RESULTS).and_then(decoded) {
         reading.kept(&handle).await.map_err(|refusal| not_found(uri, &refusal))?
     } else {
-        let refusal = Refusal::new(RefusalCode::InvalidInput, "there is no such kind of resource");
+        let refusal = Refusal::new(RefusalCode::InvalidInput, "unknown kind of resource");
         return Err(not_found(uri, &refusal));
     };
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri)]))
@@ -93,7 +93,7 @@ fn not_found(uri: &str, refusal: &Refusal) -> ErrorData {
     )
 }
 
-/// Reads for one client through the gate, until it is called off.
+/// `Reading` reads for one client through the gate, until it is cancelled.
 pub(crate) struct Reading<'a, B> {
     pub(crate) backend: &'a B,
     pub(crate) who: &'a Who,
@@ -101,11 +101,11 @@ pub(crate) struct Reading<'a, B> {
 }
 
 impl<B: Backend> Reading<'_, B> {
-    /// What `gsv__ReadFile` finds: a file with its whole content, or a folder.
+    /// Returns the result of `gsv__ReadFile`: a file with its complete content, or a folder.
     pub(crate) async fn file(&self, path: &str) -> Result<Value, Refusal> {
         let mut answer = self.call(READ_FILE, json!({ "path": path })).await?;
         if let Some(handle) = answer[RESULT_HANDLE].as_str() {
-            // It was too long to show: what was kept is the whole answer.
+            // The result was too long to show; the stored one is complete.
             let whole = self.kept(handle).await?;
             answer = serde_json::from_str(&whole)
                 .map_err(|err| Refusal::new(RefusalCode::Unavailable, err.to_string()))?;
@@ -113,7 +113,7 @@ impl<B: Backend> Reading<'_, B> {
         Ok(answer["result"].take())
     }
 
-    /// The whole of a kept result.
+    /// Returns the complete text of a stored result.
     pub(crate) async fn kept(&self, handle: &str) -> Result<String, Refusal> {
         let mut text = String::new();
         let mut offset = 0;
@@ -134,7 +134,7 @@ impl<B: Backend> Reading<'_, B> {
     }
 
     async fn call(&self, tool: &str, input: Value) -> Result<Value, Refusal> {
-        let asked = Asked {
+        let request = CallRequest {
             tool: tool.to_owned(),
             input,
             purpose: Purpose::Resource,
@@ -142,7 +142,7 @@ impl<B: Backend> Reading<'_, B> {
             progress: None,
             approver: None,
         };
-        let Outcome { answer, .. } = Box::pin(self.backend.call(self.who, asked)).await;
+        let Outcome { answer, .. } = Box::pin(self.backend.call(self.who, request)).await;
         match answer {
             Answer::Success(Reply::Json(value)) => Ok(value),
             Answer::Success(Reply::Text(text)) => Ok(Value::String(text)),

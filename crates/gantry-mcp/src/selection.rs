@@ -1,24 +1,24 @@
-//! Which tools a client is shown: a few by default, so that a model is never offered five ways to read a file.
+//! Which tools a client is offered: by default one of each kind, so that a model does not get five ways to read a file.
 
 use gantry_tool::{Property, Registry, RegistryError, ToolScope, Toolset, nearest};
 
 use crate::backend::Names;
 
-/// Reads what was too long to show: whoever is shown tools has it.
+/// Reads the rest of shortened results. It is offered with every selection.
 pub const RESULT_READ: &str = "result_read";
 
-/// Reads files of the agent's workspace; resources and prompts are made of it.
+/// Reads files of the agent's workspace, for resources and prompts.
 pub(crate) const READ_FILE: &str = "gsv__ReadFile";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SelectionError {
-    #[error("unknown toolset {name:?}; {}there are {}", meant(name), known_toolsets())]
+    #[error("unknown toolset {name:?}; {}the toolsets are {}", suggestion(name), known_toolsets())]
     Toolset { name: String },
     #[error(transparent)]
     Selector(#[from] RegistryError),
 }
 
-fn meant(name: &str) -> String {
+fn suggestion(name: &str) -> String {
     let near = nearest(name, Toolset::ALL.map(Toolset::name));
     near.first().map(|near| format!("did you mean {near:?}? ")).unwrap_or_default()
 }
@@ -27,17 +27,17 @@ fn known_toolsets() -> String {
     Toolset::ALL.map(Toolset::name).join(", ")
 }
 
-/// What somebody chose to be shown.
+/// `Selection` is a client's choice of tools.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Names, globs and toolsets; none means the default.
+    /// Names, globs and toolsets. An empty list means the default.
     chosen: Vec<String>,
     read_only: bool,
     names: Names,
 }
 
 impl Selection {
-    /// Whole toolsets, and tools by name or glob. Nothing at all means the default.
+    /// Selects toolsets, and tools by name or glob. Two empty lists mean the default.
     pub fn new(toolsets: &[String], tools: &[String]) -> Result<Selection, SelectionError> {
         if let Some(name) = toolsets.iter().find(|name| Toolset::from_name(name).is_none()) {
             return Err(SelectionError::Toolset { name: name.clone() });
@@ -47,7 +47,7 @@ impl Selection {
         Ok(Selection { chosen, ..Selection::default() })
     }
 
-    /// For somebody whose tools are listed beneath, or not: who has a list and chose nothing is shown the list.
+    /// Adapts the default for a token or agent with its own list of tools: then the whole list is offered.
     pub fn for_listed(self, listed: bool) -> Selection {
         let chosen = if listed && self.is_default() { vec!["*".to_owned()] } else { self.chosen };
         Selection { chosen, ..self }
@@ -69,7 +69,7 @@ impl Selection {
         self.chosen.is_empty()
     }
 
-    /// The tools that are shown, and no others.
+    /// Returns the scope of the selected tools.
     pub fn scope(&self) -> Result<ToolScope, RegistryError> {
         let mut allow = match self.is_default() {
             true => vec![Property::OfferedToClients.selector()],
@@ -80,29 +80,29 @@ impl Selection {
         Ok(if self.read_only { scope.read_only() } else { scope })
     }
 
-    /// What was chosen and is not there, each in words with the nearest names.
+    /// Describes each part of the selection that matches no tool, with the nearest names.
     pub fn unmatched(&self, registry: &Registry) -> Vec<String> {
         let missing = |chosen: &&String| {
             let scope = ToolScope::new(Some(std::slice::from_ref(*chosen)), &[]);
             scope.is_ok_and(|scope| registry.view(&scope).entries().is_empty())
         };
         let entries = registry.entries();
-        let told = |chosen: &String| {
+        let describe = |chosen: &String| {
             let plain: String = chosen.chars().filter(|c| !"*?[]{}".contains(*c)).collect();
             match nearest(&plain, entries.iter().map(|tool| tool.name())).as_slice() {
-                [] => format!("no tool is called {chosen:?}; `gantry tools` lists what there is"),
-                near => format!("no tool is called {chosen:?}; did you mean {}?", near.join(", ")),
+                [] => format!("no tool matches {chosen:?}; `gantry tools` lists the tools"),
+                near => format!("no tool matches {chosen:?}; did you mean {}?", near.join(", ")),
             }
         };
-        self.chosen.iter().filter(missing).map(told).collect()
+        self.chosen.iter().filter(missing).map(describe).collect()
     }
 
-    /// How many names, globs and toolsets were chosen.
+    /// Returns how many names, globs and toolsets were chosen.
     pub fn chosen(&self) -> usize {
         self.chosen.len()
     }
 
-    /// What resources and prompts may be read with. Who chose tools by name is shown no more than was chosen.
+    /// Returns the scope for resources and prompts. A client that chose tools by name gets nothing beyond its choice.
     pub fn resource_scope(&self) -> Result<ToolScope, RegistryError> {
         let reading = ToolScope::new(Some(&[READ_FILE.to_owned(), RESULT_READ.to_owned()]), &[])?;
         Ok(if self.is_default() { reading } else { reading.within(self.scope()?) })
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(scope: &ToolScope) -> String {
+    fn names_in(scope: &ToolScope) -> String {
         let registry = Registry::default();
         for (name, toolset) in [
             ("local__Read", Toolset::Node),
@@ -141,51 +141,57 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_one_of_each() {
+    fn default_selection_has_one_tool_of_each_kind() {
         let selection = Selection::default();
-        assert_eq!(shown(&selection.scope().unwrap()), "local__Bash local__Read tool::web_fetch result_read");
-        assert_eq!(shown(&selection.resource_scope().unwrap()), "gsv__ReadFile result_read");
-        assert_eq!(shown(&selection.read_only().scope().unwrap()), "local__Read tool::web_fetch result_read");
+        assert_eq!(
+            names_in(&selection.scope().unwrap()),
+            "local__Bash local__Read tool::web_fetch result_read"
+        );
+        assert_eq!(names_in(&selection.resource_scope().unwrap()), "gsv__ReadFile result_read");
+        assert_eq!(
+            names_in(&selection.read_only().scope().unwrap()),
+            "local__Read tool::web_fetch result_read"
+        );
     }
 
     #[test]
-    fn what_is_chosen_is_shown_and_no_more() {
+    fn only_chosen_tools_are_offered() {
         assert_eq!(
-            shown(&chosen(&["basic"], &["tool::file_*"]).scope().unwrap()),
+            names_in(&chosen(&["basic"], &["tool::file_*"]).scope().unwrap()),
             "tool::file_read read result_read"
         );
         let narrow = chosen(&[], &["Read"]);
-        assert_eq!(shown(&narrow.scope().unwrap()), "local__Read result_read");
-        assert_eq!(shown(&narrow.resource_scope().unwrap()), "result_read");
-        assert_eq!(shown(&chosen(&["native"], &[]).resource_scope().unwrap()), "gsv__ReadFile result_read");
-        let listed = Selection::default().for_listed(true);
-        assert!(shown(&listed.scope().unwrap()).contains("tool::file_read"));
-        assert!(!shown(&listed.read_only().scope().unwrap()).contains("Bash"));
+        assert_eq!(names_in(&narrow.scope().unwrap()), "local__Read result_read");
+        assert_eq!(names_in(&narrow.resource_scope().unwrap()), "result_read");
         assert_eq!(
-            shown(&narrow.for_listed(true).scope().unwrap()),
+            names_in(&chosen(&["native"], &[]).resource_scope().unwrap()),
+            "gsv__ReadFile result_read"
+        );
+        let listed = Selection::default().for_listed(true);
+        assert!(names_in(&listed.scope().unwrap()).contains("tool::file_read"));
+        assert!(!names_in(&listed.read_only().scope().unwrap()).contains("Bash"));
+        assert_eq!(
+            names_in(&narrow.for_listed(true).scope().unwrap()),
             "local__Read result_read",
-            "what was chosen counts"
+            "the choice has precedence"
         );
     }
 
     #[test]
-    fn what_is_not_there_is_told_with_what_is_near() {
+    fn unmatched_choices_are_reported_with_suggestions() {
         let registry = Registry::default();
         registry.replace(echo_tool("local__Read", Toolset::Node));
         registry.replace(echo_tool("tool::web_fetch", Toolset::Guarded));
-        let told = |toolsets: &[&str], tools: &[&str]| chosen(toolsets, tools).unmatched(&registry);
-        assert_eq!(told(&["node"], &["Read", "tool__web_*", "local__*"]), Vec::<String>::new());
-        assert_eq!(told(&[], &["Raed"]), ["no tool is called \"Raed\"; did you mean local__Read?"]);
-        assert_eq!(
-            told(&[], &["Read", "x*"]),
-            ["no tool is called \"x*\"; `gantry tools` lists what there is"]
-        );
-        assert_eq!(told(&["basic"], &[]).len(), 1, "a set that has no tools here");
+        let reports = |toolsets: &[&str], tools: &[&str]| chosen(toolsets, tools).unmatched(&registry);
+        assert_eq!(reports(&["node"], &["Read", "tool__web_*", "local__*"]), Vec::<String>::new());
+        assert_eq!(reports(&[], &["Raed"]), ["no tool matches \"Raed\"; did you mean local__Read?"]);
+        assert_eq!(reports(&[], &["Read", "x*"]), ["no tool matches \"x*\"; `gantry tools` lists the tools"]);
+        assert_eq!(reports(&["basic"], &[]).len(), 1, "a toolset without tools");
     }
 
     #[test]
-    fn a_toolset_that_is_none_is_told() {
+    fn unknown_toolset_is_rejected() {
         let err = Selection::new(&["nodes".to_owned()], &[]).unwrap_err();
-        assert!(err.to_string().contains("did you mean \"node\"? there are node, native"), "{err}");
+        assert!(err.to_string().contains("did you mean \"node\"? the toolsets are node, native"), "{err}");
     }
 }

@@ -113,18 +113,18 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::backend::{Asked, Names, Shown, Who};
+    use crate::backend::{CallRequest, Names, OfferedTools, Who};
 
     /// Has no tools.
     #[derive(Clone, Default)]
     struct Nothing(watch::Sender<u64>);
 
     impl Backend for Nothing {
-        async fn shown(&self, _: &Who) -> Result<Shown, Refusal> {
-            Ok(Shown { tools: Registry::default().view(&ToolScope::default()), names: Names::Bare })
+        async fn offered_tools(&self, _: &Who) -> Result<OfferedTools, Refusal> {
+            Ok(OfferedTools { tools: Registry::default().view(&ToolScope::default()), names: Names::Bare })
         }
 
-        async fn call(&self, _: &Who, asked: Asked) -> Outcome {
+        async fn call(&self, _: &Who, asked: CallRequest) -> Outcome {
             panic!("nobody can have called {}", asked.tool)
         }
 

@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::approval::{Approvals, Instead};
-use crate::backend::{Asked, Backend, Purpose, Shown, Who};
+use crate::backend::{Backend, CallRequest, OfferedTools, Purpose, Who};
 use crate::progress::{Reports, reports};
 use crate::resources::{self, Reading};
 use crate::results::{in_words, result};
@@ -128,8 +128,8 @@ impl<B: Backend> McpServer<B> {
         }
     }
 
-    async fn shown(&self, who: &Who) -> Result<Shown, ErrorData> {
-        self.backend.shown(who).await.map_err(|refusal| refused(&refusal))
+    async fn offered_tools(&self, who: &Who) -> Result<OfferedTools, ErrorData> {
+        self.backend.offered_tools(who).await.map_err(|refusal| refused(&refusal))
     }
 
     fn reading<'a>(&'a self, who: &'a Who, context: &RequestContext<RoleServer>) -> Reading<'a, B> {
@@ -141,14 +141,14 @@ impl<B: Backend> McpServer<B> {
         if !may_be_hashed(name) {
             return Ok(name.to_owned());
         }
-        Ok(tools::find(&self.shown(who).await?, name).unwrap_or_else(|| name.to_owned()))
+        Ok(tools::find(&self.offered_tools(who).await?, name).unwrap_or_else(|| name.to_owned()))
     }
 
     /// Runs a call and tells how far it is, until it is over. Calling it off reaches what it has started.
     async fn run(
         &self,
         who: &Who,
-        asked: Asked,
+        asked: CallRequest,
         mut reports: Reports,
         context: &RequestContext<RoleServer>,
     ) -> Outcome {
@@ -222,7 +222,7 @@ impl<B: Backend> McpServer<B> {
 
 /// The hash of the tool list as a client sees it. Sessions keep it, so it is small.
 async fn fingerprint<B: Backend>(backend: &B, who: &Who) -> Option<blake3::Hash> {
-    let shown = backend.shown(who).await.ok()?;
+    let shown = backend.offered_tools(who).await.ok()?;
     Some(blake3::hash(json!(tools::list(&shown)).to_string().as_bytes()))
 }
 
@@ -279,7 +279,7 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         only_page(page)?;
-        let shown = self.shown(&Who::of(&context)).await?;
+        let shown = self.offered_tools(&Who::of(&context)).await?;
         Ok(ListToolsResult::with_all_items(tools::list(&shown)))
     }
 
@@ -292,7 +292,7 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         let (approver, open) = self.shared.approvals.approver(&request, &context);
         let logged = self.wants(&context, LoggingLevel::Info);
         let (progress, reports) = reports(context.meta.get_progress_token(), logged);
-        let asked = Asked {
+        let asked = CallRequest {
             tool: self.own_name(&who, &request.name).await?,
             input: Value::Object(request.arguments.unwrap_or_default()),
             purpose: Purpose::Tool,

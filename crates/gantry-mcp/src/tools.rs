@@ -1,22 +1,22 @@
-//! The list of tools as the protocol has it.
+//! Converts the offered tools to the protocol's list.
 
 use std::sync::Arc;
 
 use gantry_tool::{SharedTool, Tool, Toolset, published_input, published_name};
 use rmcp::model::{JsonObject, Tool as McpTool, ToolAnnotations};
 
-use crate::backend::{Names, Shown};
+use crate::backend::{Names, OfferedTools};
 use crate::naming::title;
 use crate::output_shape;
 
-/// Every tool of a view once, in a stable order, with the name it is called by.
-pub(crate) fn list(shown: &Shown) -> Vec<McpTool> {
-    names(shown).into_iter().map(|named| named.to_mcp()).collect()
+/// Lists every tool once, in a stable order, with the name that clients call it by.
+pub(crate) fn list(offered: &OfferedTools) -> Vec<McpTool> {
+    names(offered).into_iter().map(|named| named.to_mcp()).collect()
 }
 
-/// The own name of a tool that is shown under another.
-pub(crate) fn find(shown: &Shown, name: &str) -> Option<String> {
-    names(shown).into_iter().map(|named| named.name()).find(|own| published_name(own) == name)
+/// Returns the internal name of a listed tool.
+pub(crate) fn find(offered: &OfferedTools, name: &str) -> Option<String> {
+    names(offered).into_iter().map(|named| named.name()).find(|own| published_name(own) == name)
 }
 
 enum Named {
@@ -24,20 +24,21 @@ enum Named {
     Own(Arc<Tool>),
 }
 
-/// Only what can be called now: a machine that is away takes its tools with it.
-fn names(shown: &Shown) -> Vec<Named> {
+/// Returns the tools that can be called now. Tools of offline nodes are left out.
+fn names(offered: &OfferedTools) -> Vec<Named> {
     let own = |tool: &Arc<Tool>| {
-        (shown.names == Names::Namespaced || tool.toolset() != Toolset::Node) && shown.tools.is_online(tool)
+        (offered.names == Names::Namespaced || tool.toolset() != Toolset::Node)
+            && offered.tools.is_online(tool)
     };
     let here = |shared: SharedTool| {
         (!shared.online.is_empty())
             .then(|| Named::Shared(SharedTool { nodes: shared.online.clone(), ..shared }))
     };
-    let shared = match shown.names {
-        Names::Bare => shown.tools.shared(),
+    let shared = match offered.names {
+        Names::Bare => offered.tools.shared(),
         Names::Namespaced => Vec::new(),
     };
-    let entries = shown.tools.entries().into_iter().filter(own).map(Named::Own);
+    let entries = offered.tools.entries().into_iter().filter(own).map(Named::Own);
     shared.into_iter().filter_map(here).chain(entries).collect()
 }
 
@@ -71,7 +72,7 @@ impl Named {
         }
     }
 
-    /// With the `node` argument only while there is a choice.
+    /// Adds the `node` argument if there are several nodes.
     fn input_schema(&self) -> JsonObject {
         let schema = match self {
             Named::Shared(shared) if shared.nodes.len() > 1 => shared.input_schema(),
@@ -80,7 +81,7 @@ impl Named {
         published_input(schema)
     }
 
-    /// Absent where an answer may have another shape: several nodes' answers, and pictures.
+    /// Returns `None` if an answer may have another shape: answers of several nodes, and images.
     fn output_schema(&self) -> Option<JsonObject> {
         if matches!(self, Named::Shared(shared) if shared.nodes.len() > 1) {
             return None;
@@ -97,22 +98,22 @@ mod tests {
 
     use super::*;
 
-    fn shown(nodes: &[&str], names: Names) -> Shown {
+    fn offered(nodes: &[&str], names: Names) -> OfferedTools {
         let registry = Registry::default();
         for node in nodes {
             let tools = vec![echo_tool("Read", Toolset::Node).on_node(node)];
             registry.set_node(node, NodeState { online: true, tags: Vec::new() }, tools);
         }
         registry.replace(echo_tool("tool::web_fetch", Toolset::Guarded).read_only().open_world());
-        Shown { tools: registry.view(&ToolScope::default()), names }
+        OfferedTools { tools: registry.view(&ToolScope::default()), names }
     }
 
     fn listed(nodes: &[&str], names: Names) -> Vec<Value> {
-        list(&shown(nodes, names)).iter().map(|tool| serde_json::to_value(tool).unwrap()).collect()
+        list(&offered(nodes, names)).iter().map(|tool| serde_json::to_value(tool).unwrap()).collect()
     }
 
     #[test]
-    fn a_node_tool_is_listed_once_and_asks_where_only_when_there_is_a_choice() {
+    fn node_tool_is_listed_once_and_has_a_node_argument_for_several_nodes() {
         let one = listed(&["a"], Names::Bare);
         assert_eq!(one[0]["name"], "Read");
         assert!(one[0]["inputSchema"]["properties"].get("node").is_none());
@@ -127,22 +128,22 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_away_takes_its_tools_with_it() {
+    fn tools_of_offline_nodes_are_not_listed() {
         let registry = Registry::default();
         for (node, online) in [("a", true), ("b", false)] {
             let tools = ["Read", node].map(|name| echo_tool(name, Toolset::Node).on_node(node));
             registry.set_node(node, NodeState { online, tags: Vec::new() }, tools.into());
         }
         let view = || registry.view(&ToolScope::default());
-        let listed = list(&Shown { tools: view(), names: Names::Bare });
+        let listed = list(&OfferedTools { tools: view(), names: Names::Bare });
         assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["Read", "a"]);
         assert!(!listed[0].input_schema["properties"].to_string().contains("Where to run"));
-        let listed = list(&Shown { tools: view(), names: Names::Namespaced });
+        let listed = list(&OfferedTools { tools: view(), names: Names::Namespaced });
         assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["a__Read", "a__a"]);
     }
 
     #[test]
-    fn annotations_and_titles_are_told_and_schemas_are_lean() {
+    fn tools_have_titles_annotations_and_compact_schemas() {
         let fetch = listed(&[], Names::Bare).remove(0);
         assert_eq!(
             fetch,
@@ -166,9 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn hashed_names_are_found_again() {
-        let shown = shown(&["a"], Names::Bare);
-        assert_eq!(find(&shown, "tool__web_fetch").as_deref(), Some("tool::web_fetch"));
-        assert_eq!(find(&shown, "nothing"), None);
+    fn listed_names_are_resolved() {
+        let offered = offered(&["a"], Names::Bare);
+        assert_eq!(find(&offered, "tool__web_fetch").as_deref(), Some("tool::web_fetch"));
+        assert_eq!(find(&offered, "nothing"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The command line, as typed: what all commands share, and the list of them. What each takes stands beside what it does.
+//! The command line: global options and the list of commands. Each command's own options are in its file in `commands/`.
 
 use std::path::PathBuf;
 
@@ -31,19 +31,19 @@ use crate::commands::sessions::SessionsArgs;
     version,
     about = "Hands for AI agents on every machine their owner has",
     long_about = "Hands for AI agents on every machine their owner has.\n\n\
-        Every tool call passes one gate: it is checked against the tool's schema, judged by policy, written to a \
-        tamper-evident audit log, and only then run.",
+        Every tool call passes one gate. The gate validates the input, applies your policy, writes a tamper-evident \
+        audit log, and only then runs the tool.",
     after_help = "Examples:\n  \
-        gantry up                                      the gateway, with this machine's tools\n  \
+        gantry up                                      start Gantry on this machine\n  \
         gantry nodes add laptop                        let another machine join\n  \
-        gantry tools                                   what there is\n  \
-        gantry tools Grep                              one tool, with its parameters\n  \
+        gantry tools                                   list the tools\n  \
+        gantry tools Grep                              show one tool and its parameters\n  \
         gantry call Read '{\"path\": \"README.md\", \"limit\": 5}'\n  \
         gantry call Grep '{\"pattern\": \"fn main\", \"include\": \"*.rs\"}'\n  \
         echo '{\"command\": \"cargo test\"}' | gantry call Bash -\n  \
         gantry chat 'What is in this directory?'       talk with an agent\n  \
-        gantry audit --tool Bash                       what was run, by whom\n  \
-        gantry doctor                                  is this machine set up well?"
+        gantry audit --tool Bash                       see which commands ran, and who ran them\n  \
+        gantry doctor                                  check this machine's setup"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -52,8 +52,8 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The error as it is without the environment: the usage line names every option that has a value, and those that come from
-/// a variable were not typed.
+/// Parses the arguments again without environment variables and returns that error. Otherwise the usage line would list
+/// options that came from variables and that the user did not type.
 pub(crate) fn as_typed(err: clap::Error) -> clap::Error {
     let command = ["data_dir", "config", "gateway"]
         .into_iter()
@@ -63,14 +63,14 @@ pub(crate) fn as_typed(err: clap::Error) -> clap::Error {
 
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// Where Gantry keeps its own state; closed to every tool
+    /// Directory for Gantry's own state; no tool can read it
     #[arg(long, global = true, env = "GANTRY_DATA_DIR", value_name = "DIR", hide_env_values = true)]
     pub(crate) data_dir: Option<PathBuf>,
-    /// The configuration file [default: gantry.toml in the data directory]
+    /// Configuration file [default: gantry.toml in the data directory]
     #[arg(long, global = true, env = "GANTRY_CONFIG", value_name = "FILE", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
-    /// The gateway to use [default: the one that runs on this data directory]; its token comes from GANTRY_TOKEN or
-    /// GANTRY_TOKEN_FILE
+    /// Gateway to use; set its token in GANTRY_TOKEN or GANTRY_TOKEN_FILE [default: the gateway that runs on this data
+    /// directory]
     #[arg(long, global = true, env = "GANTRY_GATEWAY", value_name = "URL", hide_env_values = true)]
     pub(crate) gateway: Option<String>,
     /// Override a configuration key for this run, such as --set shell.sandbox=off
@@ -79,13 +79,13 @@ pub(crate) struct Global {
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// No warnings on standard error
+    /// Do not print warnings
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Say more on standard error
+    /// Print more details on standard error
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// When to use colour
+    /// When to use colors
     #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
     pub(crate) color: ColorChoice,
 }
@@ -101,63 +101,63 @@ pub(crate) enum ColorChoice {
 pub(crate) enum Command {
     /// Start Gantry here (gateway + this machine's tools)
     Up(UpArgs),
-    /// Start the gateway alone
+    /// Start the gateway without this machine's tools
     #[command(after_help = crate::commands::up::SERVE_EXAMPLES)]
     Serve(UpArgs),
-    /// The machines that may join: list, add, show, rename, tag, revoke, forget
+    /// Manage the machines that may join: list, add, show, rename, tag, revoke, forget
     Nodes(NodesArgs),
-    /// Tokens of client programs: list, add, revoke
+    /// Manage access tokens of client programs: list, add, revoke
     Tokens(TokensArgs),
-    /// Credentials that tools send and never show: set, list, rm
+    /// Manage credentials that tools can send but never show: set, list, rm
     Secrets(SecretsArgs),
-    /// Profiles of the APIs that agents use: list, show, add, rm, import
+    /// Manage profiles of the APIs that agents use: list, show, add, rm, import
     Apis(ApisArgs),
-    /// The models that agents speak with: list, test, set
+    /// Manage the models that agents use: list, test, set
     Models(ModelsArgs),
-    /// An agent's files in storage: ls, cat, put, rm, edit
+    /// Manage an agent's files in storage: ls, cat, put, rm, edit
     Workspace(WorkspaceArgs),
-    /// The newest lines of the log of a node or the gateway
+    /// Show the newest log lines of a node or the gateway
     Logs(LogsArgs),
-    /// Send a file or a directory between nodes and storage
+    /// Copy a file or directory between machines and storage
     Transfer(TransferArgs),
     /// List the tools, or show one with its parameters
     Tools(ToolsArgs),
     /// Run one tool
     Call(CallArgs),
-    /// Talk with an agent: one message, or a conversation
+    /// Talk to an agent: send one message, or start a conversation
     Chat(ChatArgs),
-    /// Conversations of agents: list, show, export, reset, compact, stop, answer
+    /// Manage conversations: list, show, export, reset, compact, stop, answer
     Sessions(SessionsArgs),
-    /// The agents that the gateway runs
+    /// List the agents that the gateway runs
     Agents,
-    /// Serve the tools to an MCP client on standard input and output; `mcp install` sets one up
+    /// Serve tools to an MCP client over stdio, or manage MCP servers
     Mcp(McpArgs),
-    /// Join a gateway: contribute this machine's tools
+    /// Join a gateway and offer it this machine's tools
     Node(NodeCommand),
-    /// Read a kept result
+    /// Read a stored tool result
     Results(ResultsArgs),
-    /// Show what was called, by whom and with what outcome; `audit verify` checks the log
+    /// Show the audit log, or verify it
     Audit(AuditArgs),
     /// Show or change the configuration
     Config(ConfigArgs),
-    /// Check that this machine is set up well
+    /// Check this machine's setup and suggest fixes
     Doctor,
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
 
-/// Seconds, or what people write: 90s, 15m, 1h30m.
+/// Parses a duration: a number of seconds, or a text such as 90s, 15m or 1h30m.
 pub(crate) fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
-    duration(text).ok_or_else(|| "give seconds, or a time such as 90s, 15m or 2h".to_owned())
+    duration(text).ok_or_else(|| "expected seconds, or a duration such as 90s, 15m or 2h".to_owned())
 }
 
-/// As [`parse_duration`], and days.
+/// Parses a duration like [`parse_duration`], and also accepts days.
 pub(crate) fn parse_long_duration(text: &str) -> Result<std::time::Duration, String> {
     let Some(days) = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) else {
         return duration(text)
-            .ok_or_else(|| "give seconds, or a time such as 90s, 15m, 12h or 30d".to_owned());
+            .ok_or_else(|| "expected seconds, or a duration such as 90s, 15m, 12h or 30d".to_owned());
     };
-    let seconds = days.checked_mul(24 * 3600).ok_or("that is longer than can be told")?;
+    let seconds = days.checked_mul(24 * 3600).ok_or("this duration is too long")?;
     Ok(std::time::Duration::from_secs(seconds))
 }
 
@@ -168,13 +168,15 @@ fn duration(text: &str) -> Option<std::time::Duration> {
     text.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
+/// Parses a point in time: a timestamp, or a duration before now.
 pub(crate) fn parse_since(text: &str) -> Result<jiff::Timestamp, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(time);
     }
-    let ago = parse_long_duration(text)
-        .map_err(|_| "give a time such as 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 12h, 30d")?;
-    jiff::Timestamp::now().checked_sub(ago).map_err(|_| "that is longer ago than can be told".to_owned())
+    let ago = parse_long_duration(text).map_err(
+        |_| "expected a time such as 2026-01-31T12:00:00Z, or an age such as 90s, 15m, 12h or 30d",
+    )?;
+    jiff::Timestamp::now().checked_sub(ago).map_err(|_| "this time is too far in the past".to_owned())
 }
 
 #[cfg(test)]
@@ -182,17 +184,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_says_what_every_argument_is() {
-        fn look(command: &clap::Command, path: &str, silent: &mut Vec<String>) {
-            for argument in command.get_positionals().filter(|argument| argument.get_help().is_none()) {
-                silent.push(format!("{path} {}", argument.get_id()));
+    fn every_argument_has_help() {
+        fn check(command: &clap::Command, path: &str, missing: &mut Vec<String>) {
+            for argument in command.get_arguments().filter(|argument| argument.get_help().is_none()) {
+                missing.push(format!("{path} {}", argument.get_id()));
             }
-            for below in command.get_subcommands() {
-                look(below, &format!("{path} {}", below.get_name()), silent);
+            for child in command.get_subcommands() {
+                check(child, &format!("{path} {}", child.get_name()), missing);
             }
         }
-        let mut silent = Vec::new();
-        look(&Cli::command(), "gantry", &mut silent);
-        assert_eq!(silent, [""; 0]);
+        let mut missing = Vec::new();
+        check(&Cli::command(), "gantry", &mut missing);
+        assert_eq!(missing, [""; 0]);
+    }
+
+    #[test]
+    fn every_command_has_a_short_first_line_of_help() {
+        fn check(command: &clap::Command, path: &str, wrong: &mut Vec<String>) {
+            for child in command.get_subcommands() {
+                let path = format!("{path} {}", child.get_name());
+                let about = child.get_about().map(ToString::to_string).unwrap_or_default();
+                if about.is_empty() || about.chars().count() > 80 {
+                    wrong.push(format!("{path}: {about}"));
+                }
+                check(child, &path, wrong);
+            }
+        }
+        let mut wrong = Vec::new();
+        check(&Cli::command(), "gantry", &mut wrong);
+        assert_eq!(wrong, [""; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! The command line as a client of a gateway: where the gateway is, and how it is asked.
+//! The command line as a client of a gateway: finds the gateway, connects and sends requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,30 +22,30 @@ use crate::environment::Environment;
 use crate::exit::{Refused, UsageError};
 use crate::output::Output;
 
-/// For the handshake, and for what should be answered at once.
+/// Timeout for the handshake and for requests that the gateway answers immediately.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long a call that was interrupted may take to end what it started.
+/// How long an interrupted call may take to end the processes it started.
 pub(crate) const CALL_OFF_GRACE: Duration = Duration::from_secs(5);
 
-/// Where a command's tools are.
+/// `Target` is where a command runs its tools.
 pub(crate) enum Target {
     InProcess,
     Gateway(Address),
 }
 
-/// A gateway and what is needed to be let in.
+/// `Address` is a gateway with the token and the trust needed to connect.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) url: GatewayUrl,
     token: String,
     trust: Trust,
-    /// It runs on this data directory: paths mean the same here and there.
+    /// Whether the gateway runs on this data directory. Then paths mean the same here and there.
     pub(crate) is_ours: bool,
 }
 
 impl Target {
-    /// The gateway that was named; else the one that runs on this data directory; else this process.
+    /// Returns the gateway that was named, else the one on this data directory, else this process.
     pub(crate) fn find(environment: &Environment, output: &Output, local: bool) -> Result<Target> {
         if local {
             return Ok(Target::InProcess);
@@ -63,7 +63,7 @@ impl Target {
         Ok(Target::Gateway(Address {
             token: token(environment, &url, is_ours)?,
             trust: match certificate.filter(|_| is_ours) {
-                // It is the one that wrote this down, whatever names its certificate is for.
+                // The gateway wrote this file itself, so the names in its certificate do not matter.
                 Some(fingerprint) => Trust::Only { fingerprint },
                 None => environment.trust()?,
             },
@@ -72,21 +72,23 @@ impl Target {
         }))
     }
 
-    /// As [`Target::find`], for what only a gateway can do.
+    /// Finds a gateway like [`Target::find`], for commands that need one.
     pub(crate) fn gateway(environment: &Environment, output: &Output) -> Result<Address> {
         match Target::find(environment, output, false)? {
             Target::Gateway(address) => Ok(address),
             Target::InProcess => {
-                let message = format!("no gateway runs on {}", environment.data.root().display());
+                let message = format!("no gateway is running on {}", environment.data.root().display());
                 let refusal = Refusal::new(RefusalCode::Unavailable, message);
-                Err(Refused(refusal.with_hint("start one with `gantry up`, or name one with --gateway"))
-                    .into())
+                Err(Refused(
+                    refusal.with_hint("start one with `gantry up`, or choose one with --gateway URL"),
+                )
+                .into())
             }
         }
     }
 }
 
-/// Our operator's token goes to our own gateway only.
+/// Returns the token for a gateway. The operator's token is sent only to the gateway on this data directory.
 fn token(environment: &Environment, url: &GatewayUrl, is_ours: bool) -> Result<String> {
     if let Some(token) = environment.token()? {
         return Ok(token);
@@ -94,7 +96,7 @@ fn token(environment: &Environment, url: &GatewayUrl, is_ours: bool) -> Result<S
     if is_ours {
         return environment.data.operator_token().context("cannot read the operator's token");
     }
-    Err(UsageError(format!("there is no token for {url}; set GANTRY_TOKEN or GANTRY_TOKEN_FILE")).into())
+    Err(UsageError(format!("no token for {url}")).with_hint("set GANTRY_TOKEN or GANTRY_TOKEN_FILE").into())
 }
 
 /// A connection to a gateway.
@@ -107,12 +109,12 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(address: &Address) -> Result<Client, Refusal> {
-        let (told, progress) = watch::channel(None);
-        let (link, hello, running) = open(address, Arc::new(Listener { told })).await?;
+        let (reports, progress) = watch::channel(None);
+        let (link, hello, running) = open(address, Arc::new(Listener { reports })).await?;
         Ok(Client { link, hello, running, progress })
     }
 
-    /// Asks one thing and hangs up.
+    /// Connects, sends one request and closes the connection.
     pub(crate) fn once<R: DeserializeOwned>(
         address: &Address,
         output: &Output,
@@ -135,10 +137,10 @@ impl Client {
     ) -> Result<R> {
         let answer = self.link.request_within(method, raw(params), ANSWER_LIMIT).await;
         let answer = answer.map_err(request_error)?;
-        serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
+        serde_json::from_str(answer.get()).context("the gateway's answer is invalid")
     }
 
-    /// Calls a tool. Cancelling reaches the machine it runs on.
+    /// Calls a tool. A cancellation reaches the machine it runs on.
     pub(crate) async fn call(
         &self,
         params: &CallParams,
@@ -150,12 +152,12 @@ impl Client {
         outcome(&params.tool, answer)
     }
 
-    /// Whether the gateway is gone, or goes within a moment.
+    /// Returns whether the connection is closed, or closes within this time.
     pub(crate) async fn is_lost(&self, within: Duration) -> bool {
         tokio::time::timeout(within, self.link.closed()).await.is_ok()
     }
 
-    /// Calls one tool and hangs up. An interrupt calls it off, and what it has started is ended.
+    /// Connects, calls one tool and closes the connection. An interrupt cancels the call and ends its processes.
     pub(crate) async fn call_once(
         address: &Address,
         output: &Output,
@@ -182,7 +184,7 @@ impl Client {
         outcome
     }
 
-    /// How far the calls under way are.
+    /// Returns the progress of running calls.
     pub(crate) fn progress(&self) -> watch::Receiver<Option<CallProgress>> {
         self.progress.clone()
     }
@@ -195,7 +197,7 @@ impl Client {
     pub(crate) fn warn_of_other_version(&self, output: &Output) {
         let (ours, theirs) = (env!("CARGO_PKG_VERSION"), &self.hello.server.version);
         if ours != theirs {
-            output.warning(&format!("the gateway is version {theirs}, this is {ours}"));
+            output.warning(&format!("the gateway has version {theirs}, this program has version {ours}"));
         }
     }
 }
@@ -206,10 +208,7 @@ pub(crate) async fn open<V: Service>(
     service: Arc<V>,
 ) -> Result<(Link, ConnectResult, tokio::task::JoinHandle<()>), Refusal> {
     let unreachable = |reason: String| {
-        Refusal::new(
-            RefusalCode::Unavailable,
-            format!("the gateway {} cannot be reached: {reason}", address.url),
-        )
+        Refusal::new(RefusalCode::Unavailable, format!("cannot reach the gateway {}: {reason}", address.url))
     };
     let stream = dial(&address.url, &address.trust).await.map_err(|err| unreachable(err.to_string()))?;
     let upgraded = tokio::time::timeout(ANSWER_LIMIT, upgrade(stream, &address.url.socket())).await;
@@ -233,26 +232,28 @@ pub(crate) async fn open<V: Service>(
     Ok((link, hello, tokio::spawn(running)))
 }
 
-/// What came of a call that was sent to a gateway.
+/// Converts a gateway's answer to the outcome of a call.
 pub(crate) fn outcome(tool: &str, answer: Result<RawJson, LinkError>) -> Outcome {
     let answered = match answer {
-        Ok(result) => serde_json::from_str(result.get())
-            .map_err(|err| WireError::new(ErrorCode::Unavailable, format!("not a valid answer: {err}"))),
+        Ok(result) => serde_json::from_str(result.get()).map_err(|err| {
+            WireError::new(ErrorCode::Unavailable, format!("invalid answer from the gateway: {err}"))
+        }),
         Err(LinkError::Remote(error)) => Err(error),
-        // It did not read the whole of it.
+        // The gateway did not read the whole message.
         Err(LinkError::Closed(closed)) if closed.reason == Some(CloseReason::NoRoom) => Err(WireError::new(
             ErrorCode::Unavailable,
-            "the gateway has no room for a call this large now, and nothing was done: try again in a moment",
+            "the gateway has no memory for a call this large now; nothing was run, try again in a moment",
         )),
         Err(LinkError::Closed(reason)) => {
-            let message = format!("the gateway was lost during the call, whose outcome is unknown: {reason}");
+            let message =
+                format!("the connection was lost during the call; its outcome is unknown: {reason}");
             Err(Refusal::lost(message).to_wire())
         }
     };
     Outcome::from_wire(tool, answered)
 }
 
-/// What a gateway did not do: whether the asker, nobody or the gateway can mend it is told by the exit code.
+/// Converts a failed request to an error. Its exit code shows whether the caller or the gateway must fix it.
 pub(crate) fn request_error(err: LinkError) -> anyhow::Error {
     let refusal = match err {
         LinkError::Remote(error) if matches!(error.code, ErrorCode::Internal | ErrorCode::Failed) => {
@@ -271,9 +272,9 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")
 }
 
-/// A client is asked nothing, and only hears how far its calls are.
+/// The service of a client connection: it receives progress and answers no requests.
 struct Listener {
-    told: watch::Sender<Option<CallProgress>>,
+    reports: watch::Sender<Option<CallProgress>>,
 }
 
 impl Service for Listener {
@@ -281,11 +282,11 @@ impl Service for Listener {
         Box::pin(async move { Err(request.unknown()) })
     }
 
-    fn event(&self, _link: &Link, told: Event) {
-        if told.name == event::CALL_PROGRESS
-            && let Some(progress) = told.parse()
+    fn event(&self, _link: &Link, received: Event) {
+        if received.name == event::CALL_PROGRESS
+            && let Some(progress) = received.parse()
         {
-            self.told.send_replace(Some(progress));
+            self.reports.send_replace(Some(progress));
         }
     }
 

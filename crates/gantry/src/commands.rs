@@ -1,4 +1,4 @@
-//! One command a file. Each takes what was typed and answers with an exit code.
+//! The commands, one file each. A command takes its parsed arguments and returns an exit code.
 
 mod agents;
 pub(crate) mod apis;

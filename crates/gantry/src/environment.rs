@@ -1,4 +1,4 @@
-//! Where things are on this machine. The only reader of the environment besides the terminal's `NO_COLOR`.
+//! Reads the environment: variables, home, data directory. Only `NO_COLOR` is read elsewhere.
 #![expect(clippy::disallowed_methods, reason = "the binary reads the environment and passes values in")]
 
 use std::ffi::OsString;
@@ -21,27 +21,27 @@ pub(crate) struct Environment {
     pub(crate) data: DataDir,
     pub(crate) layers: Layers,
     pub(crate) current_dir: PathBuf,
-    /// The environment of this process, for commands to be given parts of.
+    /// The variables of this process. Commands get a selection of them.
     pub(crate) variables: Vec<(OsString, OsString)>,
-    /// The gateway that was named, by flag or variable.
+    /// The gateway given by flag or variable.
     pub(crate) gateway: Option<String>,
-    /// Whether the data directory was named, by flag or variable.
+    /// Whether the data directory was given by flag or variable.
     pub(crate) data_dir_is_given: bool,
-    /// Keys of a configuration that changed while this process runs.
+    /// Secrets of a configuration that changed while this process runs.
     pub(crate) live_secrets: LiveSecrets,
 }
 
 impl Environment {
     pub(crate) fn find(global: &Global) -> Result<Environment> {
-        let current_dir = std::env::current_dir().context("cannot tell the current directory")?;
-        // Real paths: what is closed is compared with what was opened, and that has no links or `..` left.
+        let current_dir = std::env::current_dir().context("cannot find the current directory")?;
+        // Paths are resolved, because closed paths are compared with opened ones, which have no links or `..`.
         let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
         let scope = files.free(&current_dir)?;
         let absolute = |path: &Path| scope.resolve(path).unwrap_or_else(|_| current_dir.join(path));
         let root = match &global.data_dir {
             Some(dir) => absolute(dir),
             None => choose_base_strategy()
-                .context("cannot tell the home directory; give --data-dir")?
+                .context("cannot find the home directory; set HOME or use --data-dir")?
                 .data_dir()
                 .join("gantry"),
         };
@@ -63,8 +63,8 @@ impl Environment {
         })
     }
 
-    /// What is Gantry's own and closed to every tool: the data directory, the configuration, and the place where another
-    /// Gantry of this user keeps its own by default.
+    /// Returns the paths that are closed to every tool: the data directory, the configuration, and the default data
+    /// directory of this user.
     pub(crate) fn closed(&self) -> Vec<PathBuf> {
         let mut closed = vec![self.data.root().to_owned(), self.layers.file.clone()];
         let usual = choose_base_strategy().ok().map(|base| self.resolve(&base.data_dir().join("gantry")));
@@ -72,7 +72,7 @@ impl Environment {
         closed
     }
 
-    /// Where a configured path leads: `~` is the home, links are followed.
+    /// Resolves a configured path: expands `~` and follows links.
     pub(crate) fn resolve(&self, path: &Path) -> PathBuf {
         let expanded = self.expand_home(path);
         let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None });
@@ -80,7 +80,7 @@ impl Environment {
         scope.and_then(|scope| scope.resolve(&expanded)).unwrap_or(expanded)
     }
 
-    /// A path as the shell means it that did not see the `~` at its beginning.
+    /// Expands a leading `~`, as a shell does.
     pub(crate) fn expand_home(&self, path: &Path) -> PathBuf {
         match (path.strip_prefix("~"), self.variable("HOME")) {
             (Ok(rest), Some(home)) => Path::new(home).join(rest),
@@ -88,7 +88,7 @@ impl Environment {
         }
     }
 
-    /// Whether the terminal shows more than ASCII, as far as the locale tells.
+    /// Returns whether the locale uses UTF-8.
     pub(crate) fn shows_unicode(&self) -> bool {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| self.variable(name));
         let locale =
@@ -96,8 +96,8 @@ impl Environment {
         locale.is_some_and(|locale| locale.contains("utf-8") || locale.contains("utf8"))
     }
 
-    /// A token for a gateway, from `GANTRY_TOKEN` or the file that `GANTRY_TOKEN_FILE` names. Never from an argument:
-    /// those are seen by everybody on the machine.
+    /// Returns the gateway token from `GANTRY_TOKEN` or the file in `GANTRY_TOKEN_FILE`. It is never an argument, because
+    /// every user of the machine can see arguments.
     pub(crate) fn token(&self) -> Result<Option<String>> {
         if let Some(token) = self.variable("GANTRY_TOKEN").and_then(|token| token.to_str()) {
             return Ok(Some(token.trim().to_owned()));
@@ -112,7 +112,7 @@ impl Environment {
         Ok(text.trim().to_owned())
     }
 
-    /// An authority that is trusted beside the system's, from the PEM file that `GANTRY_TLS_CA` names.
+    /// Returns the trusted certificate authorities: the system's, and the PEM file in `GANTRY_TLS_CA`.
     pub(crate) fn trust(&self) -> Result<Trust> {
         match self.tls_ca() {
             None => Ok(Trust::System),
@@ -124,27 +124,27 @@ impl Environment {
         self.variable("GANTRY_TLS_CA").map(Path::new).filter(|name| !name.as_os_str().is_empty())
     }
 
-    /// The secrets of the data directory, by the key in `GANTRY_MASTER_KEY` or in a file of theirs.
+    /// Opens the stored secrets with the key in `GANTRY_MASTER_KEY`, or in the data directory.
     pub(crate) fn secrets(&self) -> Secrets {
         let master_key =
             self.variable("GANTRY_MASTER_KEY").map(|key| key.to_string_lossy().trim().to_owned());
         Secrets::new(&self.data, master_key.filter(|key| !key.is_empty()))
     }
 
-    /// A file the operator named.
+    /// Reads a file that the operator named.
     pub(crate) fn read_own(&self, file: &Path) -> Result<Vec<u8>> {
         std::fs::read(self.current_dir.join(file))
             .map_err(|err| UsageError(format!("cannot read {}: {err}", file.display())).into())
     }
 
-    /// Tells one state of the configuration file from another.
+    /// Identifies a version of the configuration file by size and time.
     pub(crate) fn configuration_version(&self) -> Option<(u64, std::time::SystemTime)> {
         let meta = std::fs::metadata(&self.layers.file).ok()?;
         Some((meta.len(), meta.modified().ok()?))
     }
 
-    /// Somebody else who can change the configuration, and so says what is allowed. Told, not refused: a file that the
-    /// operator named may be meant to be shared.
+    /// Warns if another user can change the configuration and so decide what is allowed. It is not an error, because the
+    /// operator may share the file on purpose.
     pub(crate) fn configuration_of_others(&self) -> Option<String> {
         let found = std::fs::metadata(&self.layers.file).ok().filter(std::fs::Metadata::is_file)?;
         let (file, own) = (self.layers.file.display(), rustix::process::geteuid().as_raw());
@@ -175,18 +175,18 @@ fn configuration_variables() -> Vec<(String, String)> {
     std::env::vars_os().filter_map(ours).collect()
 }
 
-/// This very program: the keeper of every command is another run of it.
+/// Returns the path of this program, which is also the keeper of every command.
 pub(crate) fn own_program() -> Result<PathBuf> {
-    std::env::current_exe().context("cannot tell where the gantry program is")
+    std::env::current_exe().context("cannot find the path of the gantry program")
 }
 
-/// One line about what was open to others in the data directory, if anything was.
+/// Describes files of the data directory whose modes were too open, if any.
 pub(crate) fn restored_modes(restored: &[(PathBuf, u32)]) -> Option<String> {
     let named: Vec<_> =
         restored.iter().map(|(path, mode)| format!("{} (it was {mode:04o})", path.display())).collect();
     (!named.is_empty()).then(|| {
         format!(
-            "somebody had changed the modes of {}; they are set right again, but what was open may have been read or changed",
+            "other users had access to {}; the modes are fixed now, but the files may have been read or changed",
             named.join(", ")
         )
     })

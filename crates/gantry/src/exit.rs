@@ -1,4 +1,4 @@
-//! Exit codes, the same for every command.
+//! Exit codes, which are the same for every command, and how errors are reported.
 
 use std::process::ExitCode;
 
@@ -10,15 +10,15 @@ use crate::output::{self, Output};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Success,
-    /// The tool answered with an error, or a check failed.
+    /// The tool returned an error, or a check failed.
     Failure,
-    /// Usage, schema violation, unknown tool, configuration that is not valid.
+    /// Wrong usage, invalid input, an unknown tool, or an invalid configuration.
     Usage,
     /// Denied, or approval needed.
     Denied,
     /// The gateway or the node is not reachable.
     Unreachable,
-    /// The gateway does not take a node's token.
+    /// The gateway rejects a node's token.
     Unauthorized,
     /// The call's deadline passed.
     Deadline,
@@ -50,26 +50,49 @@ impl From<RefusalCode> for Exit {
     }
 }
 
-/// A mistake in how the command was used; exits with 2.
+/// `UsageError` is a mistake in how the command was used. The exit code is 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
 
-/// A gateway, or the way to it, refuses; the refusal tells the exit code.
+/// `HintedUsageError` is a [`UsageError`] with a hint how to fix it.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}\nhint: {hint}")]
+pub(crate) struct HintedUsageError {
+    message: String,
+    hint: String,
+}
+
+impl UsageError {
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> HintedUsageError {
+        HintedUsageError { message: self.0, hint: hint.into() }
+    }
+}
+
+/// Returns whether an error is the user's mistake, in the command line or the configuration.
+pub(crate) fn is_usage_error(err: &anyhow::Error) -> bool {
+    err.is::<UsageError>() || err.is::<HintedUsageError>() || err.is::<ConfigError>()
+}
+
+/// `Refused` is the refusal of a gateway, or the failure to reach one. The refusal's code decides the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
 pub(crate) struct Refused(pub(crate) Refusal);
 
 impl Exit {
-    /// Prints what went wrong: words on standard error; for programs also the error object on standard output, of usage
-    /// errors and, with `--json`, of all.
+    /// Prints an error as text on standard error. Programs also get the error object on standard output: always for usage
+    /// errors, and with `--json` for every error.
     pub(crate) fn report(output: &Output, err: &anyhow::Error) -> Exit {
         if let Some(Refused(refusal)) = err.downcast_ref() {
             return output.refused(refusal);
         }
-        let usage = err.downcast_ref::<UsageError>().is_some() || err.downcast_ref::<ConfigError>().is_some();
-        if usage {
-            output.error_object(&output::error_object("usage", &format!("{err:#}")));
+        if is_usage_error(err) {
+            output.error_object(&match err.downcast_ref() {
+                Some(HintedUsageError { message, hint }) => {
+                    output::error_object_with_hint("usage", message, hint)
+                }
+                None => output::error_object("usage", &format!("{err:#}")),
+            });
             output.error(&format!("{err:#}"));
             return Exit::Usage;
         }
@@ -80,10 +103,10 @@ impl Exit {
         Exit::Failure
     }
 
-    /// Help and version are answers; a command line that does not parse is an error like any other.
+    /// Prints what the parser returned: help and version are results, anything else is a usage error.
     pub(crate) fn from_parser(err: &clap::Error) -> Exit {
-        if err.use_stderr() && speaks_mcp(std::env::args()) {
-            // Standard output is the client's: nothing but the protocol is written there.
+        if err.use_stderr() && serves_mcp(std::env::args()) {
+            // Standard output belongs to the MCP client, so only the protocol is written there.
             let _ = err.print();
             return Exit::Usage;
         }
@@ -95,8 +118,8 @@ impl Exit {
     }
 }
 
-/// Whether a command line that does not parse was to serve the protocol.
-fn speaks_mcp(args: impl Iterator<Item = String>) -> bool {
+/// Returns whether an invalid command line was meant to start an MCP server.
+fn serves_mcp(args: impl Iterator<Item = String>) -> bool {
     const OTHERS: [&str; 8] = ["install", "add", "list", "show", "test", "accept", "login", "remove"];
     let mut args = args.skip_while(|arg| arg != "mcp").skip(1).peekable();
     args.peek().is_some() && !args.any(|arg| OTHERS.contains(&arg.as_str()))

@@ -1,8 +1,8 @@
-//! A line that is being typed: what keys do to it, and the lines that were typed before. Knows no terminal.
+//! Edits one line of input and keeps a history. It knows nothing about terminals.
 
-/// Lines that the arrow keys bring back.
+/// Lines in the history.
 const MAX_HISTORY: usize = 1_000;
-/// Characters of one message; what is typed beyond is not taken.
+/// Maximum characters of one message; more are ignored.
 const MAX_CHARS: usize = 1024 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,22 +27,22 @@ pub(crate) enum Key {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
-    /// Not whole yet.
+    /// The line is not complete yet.
     More,
     Line(String),
-    /// There will be nothing more.
+    /// The input has ended.
     End,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct LineEditor {
     text: Vec<char>,
-    /// Where the next character goes.
+    /// The position of the cursor.
     at: usize,
     history: Vec<String>,
-    /// Which of the history is shown; its length for what is typed now.
+    /// The history entry that is shown; the history's length for the current draft.
     place: usize,
-    /// What was being typed when the history was looked at.
+    /// The draft that was replaced by a history entry.
     draft: Vec<char>,
 }
 
@@ -51,7 +51,7 @@ impl LineEditor {
         self.text.iter().collect()
     }
 
-    /// What stands before the cursor.
+    /// Returns the text before the cursor.
     pub(crate) fn before(&self) -> String {
         self.text.iter().take(self.at).collect()
     }
@@ -115,7 +115,7 @@ impl LineEditor {
         }
     }
 
-    /// A line that ends with a backslash goes on.
+    /// Completes the line, unless it ends with a backslash.
     fn enter(&mut self) -> Typed {
         if self.at == self.text.len() && self.text.last() == Some(&'\\') {
             self.text.pop();
@@ -153,16 +153,16 @@ impl LineEditor {
     }
 }
 
-/// Makes keys of the bytes that a terminal sends.
+/// Converts the bytes of a terminal to keys.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    /// A character or an escape sequence that is not whole yet.
+    /// An incomplete character or escape sequence.
     begun: Vec<u8>,
-    /// What comes is pasted: a line break in it sends nothing.
+    /// Whether the input is pasted. Line breaks in pasted text do not send the message.
     pasting: bool,
 }
 
-/// No key has a longer one.
+/// Maximum length of an escape sequence.
 const MAX_SEQUENCE: usize = 16;
 
 impl Keys {
@@ -234,7 +234,7 @@ impl Keys {
 mod tests {
     use super::*;
 
-    /// What is typed, as bytes of a terminal; the lines that come of it, and what remains.
+    /// Types bytes and checks the completed lines and the rest.
     fn check(editor: &mut LineEditor, bytes: &[u8], lines: &[&str], left: &str) {
         let mut keys = Keys::default();
         let typed = bytes.iter().filter_map(|byte| keys.take(*byte)).map(|key| editor.key(key));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_several_lines() {
+    fn message_can_have_several_lines() {
         let editor = &mut LineEditor::default();
         check(editor, b"one\\\rtwo\r", &["one\ntwo"], "");
         check(editor, b"one\x1b\rtwo\nthree\r", &["one\ntwo\nthree"], "");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_bring_back_what_was_typed_and_then_the_draft() {
+    fn arrow_keys_show_the_history_and_then_the_draft() {
         let editor = &mut LineEditor::default();
         check(editor, b"first\rsecond\rsecond\r  \r", &["first", "second", "second", "  "], "");
         check(editor, b"draft\x1b[A\x1b[A\x1b[A", &[], "first");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_taken() {
+    fn any_bytes_are_accepted() {
         let mut keys = Keys::default();
         let mut editor = LineEditor::default();
         let mut seed = 7_u32;

@@ -1,11 +1,11 @@
-//! Secrets that a running gateway reads from a changed configuration: they are masked as those it was started with.
+//! Masks secrets that a running gateway reads from a changed configuration, like those from its start.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_store::Secrets;
 use gantry_tool::{SHORTEST_SECRET, SecretSource};
 
-/// Changed keys that are kept. Old ones stay masked, since a log or an answer may still hold them.
+/// How many changed keys are kept. Old ones stay masked, because logs and answers may still contain them.
 const MAX_VALUES: usize = 1_000;
 
 /// Values of the configuration that were read after the start. Clones share the list.
@@ -24,7 +24,7 @@ impl LiveSecrets {
         known.drain(..surplus);
     }
 
-    /// With what the data directory stores.
+    /// Combines these secrets with the stored ones.
     pub(crate) fn and(&self, stored: Secrets) -> AllSecrets {
         AllSecrets { stored, live: self.clone(), merged: Mutex::default() }
     }
@@ -41,7 +41,7 @@ pub(crate) struct AllSecrets {
     merged: Mutex<Merged>,
 }
 
-/// Both lists as one, and what it was made of.
+/// The combined list, and the lists it was made from.
 #[derive(Debug, Default)]
 struct Merged {
     stored: Arc<[String]>,
@@ -59,7 +59,7 @@ impl SecretSource for AllSecrets {
         let mut merged = self.merged.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&merged.stored, &stored) || merged.live != *live {
             let mut all: Vec<String> = stored.iter().chain(live.iter()).cloned().collect();
-            // The longest first, so that a secret which contains another is masked whole.
+            // The longest comes first, so that a secret that contains another is masked completely.
             all.sort_by_key(|value| std::cmp::Reverse(value.len()));
             *merged = Merged { stored, live: live.clone(), all: all.into() };
         }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_keys_are_masked_beside_stored_ones() {
+    fn later_keys_and_stored_secrets_are_masked() {
         let folder = tempfile::tempdir().unwrap();
         let live = LiveSecrets::default();
         let masker = Masker::new([])

@@ -1,4 +1,4 @@
-//! The in-process gate: this machine's tools behind the policy, the audit log and the kept results of the data directory.
+//! The in-process gate: this machine's tools with the policy, audit log and stored results of the data directory.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,9 +35,9 @@ pub(crate) struct Local {
 /// How long an in-process gate is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lifetime {
-    /// For one call, after which the process ends.
+    /// One call, after which the process exits.
     OneCall,
-    /// For as many as somebody makes.
+    /// Any number of calls.
     Conversation,
 }
 
@@ -90,7 +90,7 @@ impl Local {
         Ok(Local { gate, config, environment, processes, servers })
     }
 
-    /// A call by the operator, or as an agent: then with its view, its policy and its workspace.
+    /// Makes a call by the operator, or as an agent with its view, policy and workspace.
     pub(crate) fn call(&self, agent: Option<&str>, workspace: Option<PathBuf>) -> Result<Call> {
         let configured = self.agent(agent.unwrap_or(MAIN_AGENT))?;
         let principal = match agent {
@@ -105,7 +105,7 @@ impl Local {
         Ok(call)
     }
 
-    /// The agent of that name. `main` always exists.
+    /// Returns the agent of that name. `main` always exists.
     pub(crate) fn agent(&self, id: &str) -> Result<AgentConfig> {
         if let Some(agent) = self.config.agents.get(id) {
             return Ok(agent.clone());
@@ -116,34 +116,34 @@ impl Local {
         let known = self.config.agents.keys().map(String::as_str).chain([MAIN_AGENT]);
         let hint = match nearest(id, known).first() {
             Some(near) => format!("did you mean \"{near}\"?"),
-            None => "agents are configured as [agents.NAME] in gantry.toml".to_owned(),
+            None => "configure agents as [agents.NAME] in gantry.toml".to_owned(),
         };
         Err(UsageError(format!("unknown agent \"{id}\"; {hint}")).into())
     }
 }
 
-/// The tools of the domains, without a gateway: they are listed and described, and say that they need one.
+/// Returns the domains' tools without a gateway. They are listed, and their calls fail with a hint to start one.
 fn domain_tools(objects: &Objects) -> Vec<Tool> {
     gantry_toolsets::gateway_tools(objects, None).into_iter().chain(gantry_agent::tools(None)).collect()
 }
 
 pub(crate) const MAIN_AGENT: &str = "main";
 
-/// What differs between the machines that are made from the same configuration.
+/// `Setup` holds what differs between machines made from the same configuration.
 pub(crate) struct Setup {
     pub(crate) processes: Processes,
-    /// Where files in the making are noted.
+    /// The folder that records unfinished writes.
     pub(crate) pending: PathBuf,
-    /// Gantry's own; closed to every tool.
+    /// Gantry's own paths, closed to every tool.
     pub(crate) closed: Vec<PathBuf>,
     pub(crate) results: Arc<KeptResults>,
     pub(crate) one_shot: bool,
-    /// Every tool stays in the workspace, whoever calls.
+    /// Whether every tool stays in the workspace, for every caller.
     pub(crate) contain: bool,
 }
 
 impl Setup {
-    /// This machine, as its operator has configured it.
+    /// Builds the machine from the configuration.
     pub(crate) fn machine(self, environment: &Environment, config: &Config) -> Result<Machine> {
         let files = FilesOptions { closed: self.closed.clone(), pending_dir: Some(self.pending) };
         Ok(Machine::new(MachineParts {
@@ -164,7 +164,7 @@ impl Setup {
     }
 }
 
-/// With the keys of search providers that the environment holds, and what the data directory keeps.
+/// Builds the web settings, with search providers' keys from the environment and the stored secrets.
 pub(crate) fn web(environment: &Environment, config: &Config) -> Result<Web> {
     let trust = environment.trust()?;
     Ok(Web {
@@ -186,13 +186,13 @@ pub(crate) fn sensitive_paths(environment: &Environment, config: &Config) -> Sen
     }
 }
 
-/// Knows what is never to be recorded or shown: from the environment, from the configuration, and what is stored.
+/// Masks the secrets of the environment, the configuration and the data directory.
 pub(crate) fn masker(environment: &Environment, config: &Config) -> Masker {
     Masker::new(known_secrets(environment, config))
         .following(Arc::new(environment.live_secrets.and(environment.secrets())))
 }
 
-/// Values that are never to be recorded or shown, from the environment and from the configuration, and the operator's token.
+/// Returns the secrets of the environment and the configuration, and the operator's token.
 pub(crate) fn known_secrets(environment: &Environment, config: &Config) -> Vec<String> {
     secrets(environment)
         .into_iter()
@@ -207,7 +207,7 @@ pub(crate) fn processes(data: &DataDir) -> Result<Processes> {
 
 fn processes_for(data: &DataDir, lifetime: Lifetime) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, data.process_logs());
-    // One command and then the end: a spare would only be started to be let go.
+    // A process that runs one command does not need a spare keeper.
     Ok(Processes::new(ProcessesOptions {
         keeper_args: vec![KEEPER_ARGUMENT.into()],
         spare_keeper: lifetime == Lifetime::Conversation,
@@ -220,7 +220,7 @@ fn agent_isolation(config: &Config) -> BTreeMap<String, gantry_toolsets::Isolati
     config.agents.iter().filter_map(own).collect()
 }
 
-/// Values of this process's environment that look like secrets: never to be recorded or shown.
+/// Returns the variables of this process that look like secrets.
 fn secrets(environment: &Environment) -> Vec<String> {
     let secret = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {
         let (name, value) = (name.to_str()?, value.to_str()?);
@@ -229,7 +229,7 @@ fn secrets(environment: &Environment) -> Vec<String> {
     environment.variables.iter().filter_map(secret).collect()
 }
 
-/// Opens the audit log with the first line: listing tools writes none.
+/// Opens the audit log when the first line is written, because listing tools writes none.
 struct LazyAudit {
     path: PathBuf,
     limits: AuditLimits,

@@ -1,4 +1,4 @@
-//! The `gantry` binary: parses, wires, and maps what came of it to an exit code.
+//! The `gantry` binary parses the command line, runs the command, and maps its result to an exit code.
 
 mod agent_sessions;
 mod cli;
@@ -23,12 +23,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// A call is many small allocations: a quarter of its time with the system's allocator.
+/// A tool call makes many small allocations. With the system's allocator they took a quarter of the call's time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The keeper of a command is this same binary, and must start in well under a millisecond: before all else.
+    // The keeper of a command is this same binary. Every command waits for it, so it starts before anything else.
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|arg| arg == local::KEEPER_ARGUMENT) {
         args.next().inspect(|before| open_files::restore(before));

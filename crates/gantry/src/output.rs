@@ -1,6 +1,6 @@
-//! What the user sees: results on standard output, everything else on standard error. Colour only on terminals.
+//! Prints results on standard output and everything else on standard error, with colors only on terminals.
 //!
-//! The one place that prints. What cannot be printed never ends the program: nothing here may panic.
+//! Only this module prints. A failed write must not end the program, so nothing here may panic.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -57,22 +57,22 @@ impl Output {
         }
     }
 
-    /// Whether results are read by a person.
+    /// Returns whether standard output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.stdout_terminal
     }
 
-    /// Whether somebody watches, who would like to see how far work is.
+    /// Returns whether progress is shown: standard error is a terminal and `--quiet` was not given.
     pub(crate) fn shows_progress(&self) -> bool {
         self.verbosity != Verbosity::Quiet && std::io::stderr().is_terminal()
     }
 
-    /// One line, of a listing for instance: a line break in it is somebody's attempt at another.
+    /// Prints one line. A line break in the text is escaped, so that data cannot forge another line.
     pub(crate) fn line(&self, text: &str) {
         self.write(&format!("{}\n", one_line(text)));
     }
 
-    /// As [`Output::line`], broken between words at a terminal's width. Further lines begin at the column `hanging`.
+    /// Prints one line like [`Output::line`], wrapped at a terminal's width. Further lines start at the column `hanging`.
     pub(crate) fn prose(&self, text: &str, hanging: usize) {
         let width = self.stdout_terminal.then(|| tcgetwinsize(std::io::stdout()).ok()).flatten();
         let width = width.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
@@ -80,17 +80,17 @@ impl Output {
         self.write(&format!("{}\n", width.map_or(line.clone(), |width| wrapped(&line, hanging, width))));
     }
 
-    /// A piece of a text that goes on.
+    /// Prints a piece of a text without a line break.
     pub(crate) fn piece(&self, text: &str) {
         self.write(&printable(text));
     }
 
-    /// Text of several lines.
+    /// Prints text of several lines.
     pub(crate) fn page(&self, text: &str) {
         self.write(&format!("{}\n", unstyled(text)));
     }
 
-    /// Indented on a terminal, one line otherwise.
+    /// Prints a value as JSON: indented on a terminal, otherwise on one line.
     pub(crate) fn value<T: serde::Serialize + ?Sized>(&self, value: &T) {
         let text = if self.stdout_terminal {
             serde_json::to_string_pretty(value)
@@ -104,7 +104,7 @@ impl Output {
     pub(crate) fn reply(&self, reply: &Reply) {
         match reply {
             Reply::Json(value) => self.value(value),
-            // Text is the tool's own, byte for byte; but a terminal needs the line ended, and obeys no tool.
+            // Text is printed byte for byte. A terminal gets a final line break and no control characters.
             Reply::Text(text) if self.stdout_terminal => {
                 let end = if text.ends_with('\n') { "" } else { "\n" };
                 self.write(&format!("{}{end}", printable(text)));
@@ -113,7 +113,7 @@ impl Output {
         }
     }
 
-    /// A tool's own error: in its shape for programs, in words for a person.
+    /// Prints a tool's error: as text for a person, as the tool's JSON for a program.
     pub(crate) fn tool_error(&self, reply: &Reply) {
         match words_of(reply).filter(|_| !self.is_for_programs()) {
             Some(words) => self.error(&words),
@@ -121,13 +121,13 @@ impl Output {
         }
     }
 
-    /// An error: in words on standard error, and as an object on standard output where a program reads it.
+    /// Prints a refusal as text on standard error, and as an object on standard output for programs.
     pub(crate) fn refusal(&self, refusal: &Refusal) {
         self.error_object(&refusal.to_json());
         self.error(&refusal.to_string());
     }
 
-    /// The error object on standard output, for programs alone: a person reads the words.
+    /// Prints the error object on standard output if a program reads it.
     pub(crate) fn error_object(&self, object: &Value) {
         if self.is_for_programs() {
             self.value(object);
@@ -138,13 +138,13 @@ impl Output {
         self.json || !self.stdout_terminal
     }
 
-    /// As [`Output::refusal`], with the exit code it means.
+    /// Prints a refusal like [`Output::refusal`] and returns its exit code.
     pub(crate) fn refused(&self, refusal: &Refusal) -> Exit {
         self.refusal(refusal);
         refusal.code.into()
     }
 
-    /// Says on standard error that something was done; with `--json` also on standard output.
+    /// Reports success on standard error; with `--json` also on standard output.
     pub(crate) fn done(&self, text: &str) {
         if self.json {
             self.value(&json!({"done": true}));
@@ -170,7 +170,7 @@ impl Output {
         }
     }
 
-    /// Says on standard error what a listing is about, for a person who reads it.
+    /// Prints a heading of a listing on standard error, if a person reads the listing.
     pub(crate) fn note_on_terminal(&self, text: &str) {
         if self.verbosity == Verbosity::Verbose
             || (self.verbosity == Verbosity::Normal && self.stdout_terminal)
@@ -179,8 +179,8 @@ impl Output {
         }
     }
 
-    /// Shows what a long-running command is doing: what goes wrong unless told to be quiet, the rest on a terminal or
-    /// when asked to say more.
+    /// Returns a printer for long-running commands. It prints warnings unless `--quiet` was given, and other notes on a
+    /// terminal or with `--verbose`.
     pub(crate) fn running_notes(&self) -> RunningNotes {
         let (warnings, all) = match self.verbosity {
             Verbosity::Quiet => (false, false),
@@ -195,7 +195,7 @@ impl Output {
         RunningNotes { warnings, all, log, color: self.stderr_color }
     }
 
-    /// What an agent does, a line each, for who watches: on a terminal, or when asked to say more.
+    /// Prints one line about an agent's activity, on a terminal or with `--verbose`.
     pub(crate) fn activity(&self, text: &str, tone: Tone) {
         if self.running_notes().all {
             let code = match tone {
@@ -206,7 +206,7 @@ impl Output {
         }
     }
 
-    /// Takes the last line of activity away, for one that says more. Only a terminal can.
+    /// Erases the last line of activity, to replace it. Returns whether that was possible: only a terminal can.
     pub(crate) fn takes_activity_back(&self) -> bool {
         let can = self.running_notes().all && std::io::stderr().is_terminal();
         if can {
@@ -243,17 +243,17 @@ impl Output {
         styled(text, code, self.stderr_color)
     }
 
-    /// Whether everything that was printed got there.
+    /// Returns whether all output was written.
     pub(crate) fn is_complete(&self) -> bool {
         !self.lost.get()
     }
 
-    /// Whether somebody is there to read more.
+    /// Returns whether the reader still accepts output.
     pub(crate) fn is_read(&self) -> bool {
         !self.lost.get() && !self.left.get()
     }
 
-    /// A reader that went away (`gantry tools | head`) is no error of ours; a full disk is, and is told once.
+    /// Writes to standard output. A closed pipe (`gantry tools | head`) is not an error; a full disk is, reported once.
     fn write(&self, text: &str) {
         match print(text) {
             Ok(()) => {}
@@ -267,14 +267,14 @@ impl Output {
     }
 }
 
-/// How a line of activity looks where there are colours.
+/// The style of a line of activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Quiet,
     Bad,
 }
 
-/// How much of what a long-running command does is shown.
+/// `RunningNotes` decides which notes of a long-running command are printed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunningNotes {
     warnings: bool,
@@ -288,7 +288,7 @@ pub(crate) struct RunningNotes {
 enum StderrLog {
     Nothing,
     Errors,
-    /// What the configuration says. Without it: `info` where a person reads, else `warn`.
+    /// The configured level. The default is `info` on a terminal, otherwise `warn`.
     Configured,
     Everything,
 }
@@ -300,7 +300,7 @@ impl RunningNotes {
         RunningNotes { log, ..self }
     }
 
-    /// The level of the log on standard error; `None` for no log there.
+    /// Returns the level of the log on standard error, or `None` for no log there.
     pub(crate) fn log_level(self, configured: Option<LogLevel>) -> Option<LogLevel> {
         match (self.log, configured) {
             (StderrLog::Nothing, _) => None,
@@ -311,7 +311,7 @@ impl RunningNotes {
         }
     }
 
-    /// Whether standard error takes colours.
+    /// Returns whether standard error shows colors.
     pub(crate) fn color(self) -> bool {
         self.color
     }
@@ -329,7 +329,7 @@ impl RunningNotes {
     }
 }
 
-/// What an error says, if saying it leaves nothing out that a person needs.
+/// Returns a tool's error as text, if its JSON has no other fields that a person needs.
 fn words_of(reply: &Reply) -> Option<String> {
     const KNOWN: [&str; 6] = ["ok", "success", "error", "path", "command", "node"];
     match reply {
@@ -342,45 +342,49 @@ fn words_of(reply: &Reply) -> Option<String> {
     }
 }
 
-/// `usage` is the code of a command line or configuration that cannot be used.
+/// Makes an error object. The code `usage` means a wrong command line or configuration.
 pub(crate) fn error_object(code: &str, message: &str) -> Value {
     json!({"error": {"code": code, "message": message}})
 }
 
-/// Asks on standard error, where the answer is typed.
+pub(crate) fn error_object_with_hint(code: &str, message: &str, hint: &str) -> Value {
+    json!({"error": {"code": code, "message": message, "hint": hint}})
+}
+
+/// Prints a question on standard error, without a line break.
 pub(crate) fn question(text: &str) {
-    // The answer is waited for in any case.
+    // A failed write is ignored: the answer is read in any case.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// A line on standard error. When that cannot be written, there is nobody left to tell.
+/// Prints a line on standard error. A failed write is ignored, because there is no other place to report it.
 fn say(text: &str) {
-    // In one piece, so that lines of several processes do not mix.
+    // One write, so that lines of several processes do not mix.
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// As [`say`], for a line of the log: what is not printable is escaped, but for our own colours.
+/// Prints a line of the log like [`say`]. Characters that are not printable are escaped, except our own colors.
 pub(crate) fn say_line(text: &str) {
     say(&one_line(text));
 }
 
-/// All of it, now.
+/// Writes the text to standard output and flushes it.
 fn print(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
-/// Whether the reader has seen enough.
+/// Returns whether the reader has closed the pipe.
 fn is_gone(err: &std::io::Error) -> bool {
     err.kind() == ErrorKind::BrokenPipe
 }
 
 fn unwritten(err: &std::io::Error) -> String {
-    format!("the output could not be written: {err}")
+    format!("cannot write the output: {err}")
 }
 
-/// Help or the version, as the parser words it. False when it did not get there.
+/// Prints the parser's help or version. Returns false if that failed.
 pub(crate) fn print_help(help: &clap::Error) -> bool {
     match help.print().and_then(|()| std::io::stdout().flush()) {
         Err(err) if !is_gone(&err) => {
@@ -391,7 +395,7 @@ pub(crate) fn print_help(help: &clap::Error) -> bool {
     }
 }
 
-/// The parser's own words on standard error, and the error object on standard output where a program reads it.
+/// Prints the parser's message on standard error, and the error object on standard output for programs.
 pub(crate) fn print_usage_error(err: &clap::Error, json: bool) {
     if json || !std::io::stdout().is_terminal() {
         print_usage_object(err);
@@ -401,7 +405,7 @@ pub(crate) fn print_usage_error(err: &clap::Error, json: bool) {
 
 fn print_usage_object(err: &clap::Error) {
     let plain = err.render().to_string();
-    // The first paragraph says what is wrong; usage and a pointer to the help follow.
+    // The first paragraph is the error. Usage and a pointer to the help follow.
     let paragraph: Vec<&str> = plain.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let message = paragraph.join(" ");
     let object = error_object("usage", message.trim_start_matches("error: "));
@@ -412,7 +416,7 @@ fn print_usage_object(err: &clap::Error) {
     }
 }
 
-/// Control characters spelled out: text that callers chose must not drive the reader's terminal.
+/// Escapes control characters: text from callers must not control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut before = None;
@@ -429,12 +433,12 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// Neither a line break nor a carriage return, which would let the end of a line overwrite its beginning.
+/// Also escapes line breaks, and carriage returns, which would let the end of a line overwrite its start.
 fn one_line(text: &str) -> String {
     unstyled(text).replace('\r', "\\r").replace('\n', "\\n")
 }
 
-/// As [`printable`], but for the colours that we put there ourselves.
+/// Escapes control characters like [`printable`], but keeps our own colors.
 fn unstyled(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (index, part) in text.split("\u{1b}[").enumerate() {
@@ -453,7 +457,7 @@ fn unstyled(text: &str) -> String {
     shown
 }
 
-/// JSON leaves the upper control characters and DEL as they are; in its strings they can be escaped.
+/// Escapes the control characters that JSON allows in strings: DEL and the C1 range.
 fn tame_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut before = None;
@@ -475,7 +479,7 @@ fn tame_json(text: &str) -> String {
     shown
 }
 
-/// Bold, dim, and the colours.
+/// Codes of the styles: bold, dim, and the colors.
 const STYLES: [&str; 5] = ["1", "2", "32", "33", "1;31"];
 
 pub(crate) fn styled(text: &str, code: &str, color: bool) -> String {
@@ -487,7 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_cannot_be_overwritten_or_become_two() {
+    fn line_breaks_and_carriage_returns_are_escaped() {
         assert_eq!(one_line("good\r\nevil"), "good\\r\\nevil");
         assert_eq!(one_line("good\revil\u{1b}[2K"), "good\\revil\\u{1b}[2K");
     }

@@ -1,4 +1,4 @@
-//! A running gateway: the gate over one data directory, and the one list of domains.
+//! Starts and stops a gateway on one data directory, and holds the list of domains.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,27 +32,27 @@ use crate::models::{self, ConfiguredModels};
 use crate::open_files;
 use crate::output::RunningNotes;
 
-/// A gateway that listens, and everything it was made of.
+/// `RunningGateway` is a gateway that listens, with everything that must be stopped with it.
 pub(crate) struct RunningGateway {
     pub(crate) url: GatewayUrl,
-    /// How others reach it, if that was said.
+    /// The URL at which other machines reach the gateway, if configured.
     pub(crate) public_url: Option<String>,
     pub(crate) workspace: PathBuf,
-    /// What is configured, but hardly meant.
+    /// Problems of the configuration that do not prevent the start.
     pub(crate) warnings: Vec<String>,
     serving: Serving,
     processes: Processes,
     database: Database,
     gate: Arc<Gate>,
     drain: Duration,
-    telling: tokio::task::JoinHandle<()>,
-    following: tokio::task::JoinHandle<()>,
+    exit_reports: tokio::task::JoinHandle<()>,
+    background: tokio::task::JoinHandle<()>,
     log: NodeLog,
-    // Last: the directory is free when all else is gone.
+    // Dropped last, so that the directory is unlocked after everything else has stopped.
     _lock: GatewayLock,
 }
 
-/// Whether this machine's own tools are served too.
+/// Whether the gateway also serves this machine's own tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LocalNode {
     Included,
@@ -76,8 +76,8 @@ impl RunningGateway {
         let mut lock = GatewayLock::take(data, running)?;
         let is_emptied = data.is_database_emptied();
         let database = Database::open(data).await?;
-        // Before anything is shown or recorded: it is a secret from the beginning.
-        let operator_token = data.operator_token().context("cannot make the operator's token")?;
+        // The token is read first, so that it is masked in everything that is shown or recorded.
+        let operator_token = data.operator_token().context("cannot create the operator's token")?;
         let masker = masker(environment, &config);
         let log = logging::start_gateway(environment, &config, masker.clone(), notes)?;
         let results = Arc::new(KeptResults::new(data.results()));
@@ -94,7 +94,7 @@ impl RunningGateway {
         };
         let registry = Registry::default();
         let machine = Arc::new(setup.machine(environment, &config)?);
-        // Before nodes come: tools that have these names are known by what these declare.
+        // This precedes nodes, because their tools of the same names get these declarations.
         registry.set_standard_node_tools(node_tools(&machine));
         let nodes = Nodes::open(registry.clone(), database.clone())
             .await
@@ -102,7 +102,7 @@ impl RunningGateway {
         let memories = Memories::over(data.clone(), database.clone());
         let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
         for tool in gantry_toolsets::all(&machine, &native) {
-            // A gateway alone has no machine to work on.
+            // Without the local node there is no machine to work on.
             if local == LocalNode::Included || !tool.needs_machine() {
                 registry.register(tool)?;
             }
@@ -176,17 +176,17 @@ impl RunningGateway {
                 })
             })),
         })
-        .map_err(|method| anyhow::anyhow!("two domains answer {}", method.0))?;
+        .map_err(|method| anyhow::anyhow!("two domains register the method {}", method.0))?;
         let tls = tls_files(environment, &config.gateway)?;
         let secure = tls.is_some();
         let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates.pem));
-        let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
+        let exit_reports = tokio::spawn(report_process_exits(processes.clone(), gateway.clone()));
         let (connections, low_limit) = open_files::room_for_connections();
         let serving = serve(gateway.clone(), config.gateway.listen, tls, connections).await?;
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         let fingerprint = certificate.as_ref().map(Certificate::fingerprint);
         lock.announce(&url.to_string(), fingerprint)
-            .context("cannot write down where the gateway listens")?;
+            .context("cannot record the gateway's address in the data directory")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
         let mut warnings = config.warnings();
         warnings.extend(restored_modes(&restored));
@@ -195,13 +195,13 @@ impl RunningGateway {
         warnings.extend(is_emptied.then(|| {
             let path = data.database().display().to_string();
             format!(
-                "{path} was empty, and a new one was made: nodes, tokens and sessions of before are not in it"
+                "{path} was empty, so a new database was created without the earlier nodes, tokens and sessions"
             )
         }));
         warnings.extend(live_config::problems(&domains).await);
-        warnings.extend(in_the_open(&config.gateway, secure));
-        warnings.extend(low_limit.map(|limit| few_files(limit, connections)));
-        warnings.extend(out_of_force(&config.gateway, certificate.as_ref()));
+        warnings.extend(missing_tls(&config.gateway, secure));
+        warnings.extend(low_limit.map(|limit| low_file_limit(limit, connections)));
+        warnings.extend(invalid_certificate(&config.gateway, certificate.as_ref()));
         tracing::info!(
             target: FILE_ONLY,
             %url,
@@ -211,11 +211,11 @@ impl RunningGateway {
             "started"
         );
         warnings.iter().for_each(|detail| tracing::warn!(target: FILE_ONLY, detail, "warning"));
-        let following = Following {
+        let background = BackgroundWork {
             config: LiveConfig { environment: environment.clone(), domains, notes },
             maintenance: Maintenance { database: database.clone(), results: kept },
         };
-        let following = tokio::spawn(following.run());
+        let background = tokio::spawn(background.run());
         Ok(RunningGateway {
             url,
             public_url: config.gateway.public_url,
@@ -226,42 +226,42 @@ impl RunningGateway {
             database,
             gate,
             drain,
-            telling,
-            following,
+            exit_reports,
+            background,
             log,
             _lock: lock,
         })
     }
 
-    /// Calls are drained, sockets closed with a reason; what runs in the background stays.
+    /// Waits for running calls and closes the connections with a reason. Background commands keep running.
     pub(crate) async fn stop(self) {
         self.serving.stop(self.drain).await;
-        self.following.abort();
+        self.background.abort();
         self.processes.shutdown().await;
-        self.telling.abort();
+        self.exit_reports.abort();
         self.database.close().await;
         tracing::info!(target: FILE_ONLY, version = env!("CARGO_PKG_VERSION"), "stopped");
-        // A log that cannot be written does not keep the gateway from stopping.
+        // A failed write of the log must not prevent the stop.
         let _ = self.log.flush();
-        // A failing log was told with every call; there is nobody left to tell.
+        // A failing audit log was reported with every call.
         let _ = self.gate.flush();
     }
 }
 
-/// What a gateway follows while it runs: its configuration, and data past its retention. Domains have
-/// workers of their own.
-struct Following {
+/// `BackgroundWork` applies configuration changes and removes data past its retention. Domains have
+/// their own workers.
+struct BackgroundWork {
     config: LiveConfig,
     maintenance: Maintenance,
 }
 
-impl Following {
+impl BackgroundWork {
     async fn run(self) {
         tokio::join!(self.config.follow(), self.maintenance.run());
     }
 }
 
-/// With what gateways before this one left running.
+/// Opens the process engine and reconnects to commands that earlier gateways left running.
 async fn processes(environment: &Environment) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, environment.data.process_logs());
     let keeper_args = std::iter::once(KEEPER_ARGUMENT.into()).chain(open_files::raise()).collect();
@@ -269,11 +269,11 @@ async fn processes(environment: &Environment) -> Result<Processes> {
     Ok(Processes::recover(options).await?)
 }
 
-/// Tells the gateway of background processes of this machine that end. What it cannot write down is offered again by
-/// the next gateway.
-async fn tell_ends(processes: Processes, gateway: Arc<Gateway>) {
-    let mut ends = processes.exit_reports();
-    while let Some(report) = ends.next().await {
+/// Reports exits of this machine's background processes to the gateway. An exit that the gateway cannot record stays
+/// unacknowledged, and the next gateway gets it again.
+async fn report_process_exits(processes: Processes, gateway: Arc<Gateway>) {
+    let mut exits = processes.exit_reports();
+    while let Some(report) = exits.next().await {
         if gateway.process_ended(LOCAL_NODE, &process_end(&report)).await.is_ok() {
             let _ = processes.acknowledge(report.event_id).await;
         }
@@ -293,36 +293,37 @@ fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
     config.agents.iter().map(agent).collect()
 }
 
-/// Whoever can listen on the way has the tokens.
-fn in_the_open(config: &GatewayConfig, secure: bool) -> Option<String> {
+/// Warns of a gateway that other machines reach without encryption.
+fn missing_tls(config: &GatewayConfig, secure: bool) -> Option<String> {
     let address = config.listen.ip();
     let is_fronted = config.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
     (!address.is_loopback() && !secure && !is_fronted).then(|| {
         format!(
-            "the gateway listens on {address} without TLS: tokens and results can be read on the way; give gateway.tlsCert \
-             and gateway.tlsKey, or put a proxy in front and name it with gateway.publicUrl = \"https://…\""
+            "the gateway listens on {address} without TLS, so others on the network can read tokens and results; set \
+             gateway.tlsCert and gateway.tlsKey, or use a TLS proxy and set gateway.publicUrl = \"https://…\""
         )
     })
 }
 
-fn few_files(limit: u64, connections: usize) -> String {
+fn low_file_limit(limit: u64, connections: usize) -> String {
     format!(
-        "no more than {limit} files can be open, so at most {connections} connections are served at a time; raise the \
+        "this process may open only {limit} files, so the gateway serves at most {connections} connections; raise the \
          limit (`ulimit -n`, LimitNOFILE) for more"
     )
 }
 
-/// Nobody but this machine's own commands gets in with such a certificate.
-fn out_of_force(config: &GatewayConfig, certificate: Option<&Certificate>) -> Option<String> {
-    let (file, reason) = (config.tls_cert.as_ref()?, certificate?.out_of_force()?);
-    Some(format!("the certificate in {} {reason}: clients and nodes will refuse it", file.display()))
+/// Warns of a certificate that clients and nodes reject because of its dates.
+fn invalid_certificate(config: &GatewayConfig, certificate: Option<&Certificate>) -> Option<String> {
+    let (file, reason) = (config.tls_cert.as_ref()?, certificate?.validity_problem()?);
+    Some(format!("the certificate in {} {reason}; clients and nodes will reject it", file.display()))
 }
 
-/// Our own names: the public one, configured ones, and the address and the machine's name unless that is loopback.
+/// Returns the host names that requests may use: the public and configured ones, and, unless the gateway listens on
+/// loopback, its address and the machine's name.
 fn hosts(config: &GatewayConfig) -> Result<Hosts> {
     let mut names = config.hosts.clone();
     if let Some(url) = config.public_url.as_deref().filter(|url| !url.contains("://")) {
-        let message = format!("gateway.publicUrl wants a whole address, such as https://{url}, not {url}");
+        let message = format!("gateway.publicUrl must be a complete URL such as https://{url}, not {url}");
         return Err(UsageError(message).into());
     }
     let public = config.public_url.as_deref().map(GatewayUrl::parse).transpose();
@@ -338,13 +339,13 @@ fn hosts(config: &GatewayConfig) -> Result<Hosts> {
     Ok(fronts.fold(Hosts::new(names), |hosts, (name, port)| hosts.fronted_by(name, port)))
 }
 
-/// Told to MCP clients without a token, if tokens are given out somewhere.
+/// Returns the OAuth metadata for MCP clients without a token, if authorization servers are configured.
 fn protected(config: &GatewayConfig) -> Result<Option<ProtectedResource>> {
     if config.oauth.authorization_servers.is_empty() {
         return Ok(None);
     }
     let Some(public) = &config.public_url else {
-        let message = "gateway.oauth needs gateway.publicUrl: clients are told which resource a token is for";
+        let message = "gateway.oauth requires gateway.publicUrl, because tokens are issued for that URL";
         return Err(UsageError(message.into()).into());
     };
     Ok(Some(ProtectedResource {
@@ -363,11 +364,11 @@ fn tls_files(environment: &Environment, config: &GatewayConfig) -> Result<Option
             };
             Ok(Some(TlsFiles { certificates: pem(cert)?, key: pem(key)? }))
         }
-        _ => Err(UsageError("TLS takes both a certificate and a key".into()).into()),
+        _ => Err(UsageError("TLS needs both a certificate and a key".into()).into()),
     }
 }
 
-/// An address one can connect to, in place of one that means all.
+/// Returns an address to connect to: loopback in place of the unspecified address.
 fn reachable(address: std::net::IpAddr) -> String {
     if address.is_unspecified() { "127.0.0.1".to_owned() } else { address.to_string() }
 }

@@ -1,5 +1,5 @@
-//! Lines typed at a terminal, with a line editor, while an agent may be speaking: the line is drawn where the cursor is and
-//! taken away before anything else is printed. Without a terminal, lines as they come.
+//! Reads lines from a terminal with a line editor while other output may be printed. The line is erased before other output
+//! and drawn again after it. Without a terminal, lines are read as they are.
 
 use std::io::{BufRead, IsTerminal, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,23 +11,23 @@ use crate::line_editor::{Key, Keys, LineEditor, Typed};
 use crate::output::{printable, question};
 
 const WAITING: usize = 16;
-/// Where the size of the terminal is not known.
+/// Width that is assumed when the terminal does not report one.
 const USUAL_COLUMNS: usize = 80;
 
 pub(crate) struct Typing {
     lines: mpsc::Receiver<String>,
     line: Arc<Mutex<Line>>,
-    /// How the terminal was; none where there is none, or it cannot be changed.
+    /// The terminal's original settings. `None` if there is no terminal, or it cannot be changed.
     before: Option<Termios>,
 }
 
-/// The line on the screen.
+/// The line as drawn on the screen.
 #[derive(Default)]
 struct Line {
     editor: LineEditor,
-    /// Shown before what is typed; without one, nothing is shown.
+    /// The prompt. Without one, the line is not drawn.
     prompt: Option<String>,
-    /// Rows between the first one and the cursor.
+    /// Rows from the first row of the line to the cursor.
     rows_above: usize,
     edits: bool,
 }
@@ -43,12 +43,12 @@ impl Typing {
         Typing { lines, line, before }
     }
 
-    /// The next line; none when there will be none.
+    /// Returns the next line, or `None` when the input has ended.
     pub(crate) async fn next(&mut self) -> Option<String> {
         self.lines.recv().await
     }
 
-    /// Asks for a line.
+    /// Shows a prompt for a line.
     pub(crate) fn ask(&self, prompt: &str) {
         let mut line = lock(&self.line);
         line.erase();
@@ -56,14 +56,14 @@ impl Typing {
         line.draw();
     }
 
-    /// Takes the line away, since something else is printed; what was typed is kept.
+    /// Erases the line from the screen before other output. The typed text is kept.
     pub(crate) fn put_away(&self) {
         let mut line = lock(&self.line);
         line.erase();
         line.prompt = None;
     }
 
-    /// Forgets what was being typed; whether there was anything.
+    /// Discards the typed text. Returns whether there was any.
     pub(crate) fn clear(&self) -> bool {
         let mut line = lock(&self.line);
         let was_empty = line.editor.is_empty();
@@ -88,7 +88,7 @@ fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keys come one by one and unseen, but Ctrl-C is still a signal.
+/// Turns off line buffering and echo. Ctrl-C still sends a signal.
 fn raw_terminal() -> Option<Termios> {
     let (stdin, stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
@@ -99,7 +99,7 @@ fn raw_terminal() -> Option<Termios> {
     raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
     raw.input_modes.remove(InputModes::ICRNL | InputModes::INLCR);
     tcsetattr(&stdin, OptionalActions::Now, &raw).ok()?;
-    // What is pasted says so.
+    // Enables bracketed paste.
     question("\x1b[?2004h");
     Some(before)
 }
@@ -124,7 +124,7 @@ fn read_keys(line: &Mutex<Line>, typed: &mpsc::Sender<String>) {
     }
 }
 
-/// A line that ends with a backslash goes on.
+/// Reads lines without a terminal. A line that ends with a backslash continues.
 fn read_lines(typed: &mpsc::Sender<String>) {
     let mut whole = String::new();
     for line in std::io::stdin().lock().lines() {
@@ -151,7 +151,7 @@ impl Line {
         let typed = self.editor.key(key);
         match &typed {
             Typed::Line(_) => {
-                // It stays to be read, and nothing is asked for any more.
+                // The completed line stays on the screen, and the prompt ends.
                 if let Some(prompt) = self.prompt.take() {
                     question(&format!("{prompt}{}\n", printable(&shown)));
                 }
@@ -172,7 +172,7 @@ impl Line {
         let (row, column) = place(&format!("{prompt}{before}"), columns);
         let mut drawn = format!("{prompt}{text}");
         if end_column == 0 && end_row > 0 && !text.ends_with('\n') {
-            // A full row leaves the cursor on it until something follows.
+            // After a full row the cursor stays on it until another character follows.
             drawn.push('\n');
         }
         if end_row > row {
@@ -201,7 +201,7 @@ fn columns() -> usize {
     size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
-/// The row and column that the cursor is at after a text.
+/// Returns the cursor's row and column after a text.
 fn place(text: &str, columns: usize) -> (usize, usize) {
     let (mut row, mut column) = (0, 0);
     for c in text.chars() {
@@ -221,7 +221,7 @@ fn place(text: &str, columns: usize) -> (usize, usize) {
     (row, column)
 }
 
-/// Two columns for the scripts and pictures that take so much, none for marks on the letter before.
+/// Returns the columns of a character: two for wide scripts and emoji, none for combining marks.
 fn width(c: char) -> usize {
     match u32::from(c) {
         0x300..=0x36F | 0x200B..=0x200F | 0xFE00..=0xFE0F => 0,
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cursor_is_where_the_terminal_has_it() {
+    fn cursor_position_matches_the_terminal() {
         for (text, at) in [
             ("", (0, 0)),
             ("> abc", (0, 5)),

@@ -1,9 +1,9 @@
-//! Breaks lines between words at the width of a terminal.
+//! Wraps lines between words at the width of a terminal.
 
-/// A column of text narrower than this is left as it is.
+/// Text columns narrower than this are not wrapped.
 const NARROWEST: usize = 20;
 
-/// The text with no line wider than `width`, as far as its words allow. Further lines begin at the column `hanging`.
+/// Wraps a line to `width`. Further lines start at the column `hanging`. Words are never cut.
 pub(crate) fn wrapped(line: &str, hanging: usize, width: usize) -> String {
     if width < hanging + NARROWEST || columns(line) <= width {
         return line.to_owned();
@@ -31,7 +31,7 @@ pub(crate) fn wrapped(line: &str, hanging: usize, width: usize) -> String {
     text
 }
 
-/// Characters that are seen: those of colours are not.
+/// Counts the visible characters; color codes are not visible.
 fn columns(text: &str) -> usize {
     let mut styled = text.split("\u{1b}[");
     let plain = styled.next().map_or(0, |plain| plain.chars().count());
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_room_and_narrow_terminals_wrap_by_themselves() {
+    fn color_codes_have_no_width_and_narrow_columns_are_not_wrapped() {
         let styled = format!("\u{1b}[1m{}\u{1b}[0m end", "x".repeat(30));
         assert_eq!(wrapped(&styled, 2, 34), styled);
         assert_eq!(wrapped(&"word ".repeat(20), 10, 25), "word ".repeat(20));

@@ -1,4 +1,4 @@
-//! `POST /v1/tools/{name}`: one call. The status tells whose answer it is.
+//! `POST /v1/tools/{name}` runs one call. The status shows whether the tool or the gateway answered.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use super::{Named, json_response, problem};
 use crate::callers::Wanted;
 use crate::gateway::{Gateway, now_ms};
 
-/// Headers of an answer that tell of the call.
+/// Headers of an answer that describe the call.
 const CALL_HEADERS: [&str; 3] = ["gantry-call-id", "gantry-tool", "gantry-warning"];
 
 pub(super) async fn call(
@@ -60,7 +60,7 @@ async fn prepare(
     Ok((call, body, key))
 }
 
-/// The answer, and whether the call may have had an effect.
+/// Runs the call. Returns the answer, and whether the call may have had an effect.
 async fn run(
     gateway: &Gateway,
     identity: &Identity,
@@ -77,13 +77,13 @@ async fn run(
             let is_ended =
                 matches!(&outcome.answer, Answer::Refused(refusal) if refusal.code == RefusalCode::Cancelled);
             if is_ended && identity.is_expired() {
-                let message = "the token has expired, which has ended the call, whose outcome is unknown";
+                let message = "the token expired and ended the call; its outcome is unknown";
                 return (problem(StatusCode::UNAUTHORIZED, "unauthorized", message, None), effect);
             }
             (outcome_response(outcome), effect)
         }
         Err(message) => {
-            // Text that is no JSON is a violation like any other, and an unknown tool is told first.
+            // Invalid JSON is an input violation like any other, and an unknown tool is reported first.
             let text = String::from_utf8_lossy(&body);
             let response = match gateway.gate.execute(call, name, &text).await {
                 outcome if matches!(outcome.answer, Answer::Refused(_)) => outcome_response(outcome),
@@ -96,7 +96,7 @@ async fn run(
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    /// It was turned away before it began.
+    /// The call was rejected before it started.
     None,
     Possible,
 }
@@ -117,7 +117,7 @@ fn effect(answer: &Answer) -> Effect {
     }
 }
 
-/// No body is `{}`.
+/// Parses the body. An empty body means `{}`.
 fn input(body: &Bytes) -> Result<Value, String> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(json!({}));
@@ -125,7 +125,7 @@ fn input(body: &Bytes) -> Result<Value, String> {
     serde_json::from_slice(body).map_err(|err| format!("the body is not valid JSON: {err}"))
 }
 
-/// What makes a request the same request.
+/// `Key` identifies a repeated request.
 struct Key {
     text: String,
     hash: blake3::Hash,
@@ -140,7 +140,7 @@ fn hash_of(name: &str, call: &Call, workspace: Option<&str>, body: &[u8]) -> bla
     hasher.finalize()
 }
 
-/// Runs a request once per key. It goes on when the caller leaves: the answer is for whoever asks again.
+/// Runs a request once per key. It continues if the caller disconnects, so that a repeated request gets the answer.
 async fn keyed(
     gateway: Arc<Gateway>,
     identity: Identity,
@@ -157,16 +157,21 @@ async fn keyed(
         Ok(Begun::New) => {}
         Ok(Begun::Replay(stored)) => return stored_response(&gateway, stored),
         Ok(Begun::OtherRequest) => {
-            let message = "this Idempotency-Key was used for another request";
+            let message = "this Idempotency-Key was used for a different request";
             return problem(StatusCode::UNPROCESSABLE_ENTITY, "conflict", message, None);
         }
         Ok(Begun::InProgress) => {
             let message = "the first request with this Idempotency-Key is still running";
-            return problem(StatusCode::CONFLICT, "conflict", message, Some("ask again later"));
+            return problem(StatusCode::CONFLICT, "conflict", message, Some("retry later"));
         }
         Ok(Begun::Interrupted) => {
-            let message = "the first request with this Idempotency-Key was cut off by a restart; its outcome is unknown";
-            return problem(StatusCode::CONFLICT, "interrupted", message, Some("check, then use a new key"));
+            let message = "the first request with this Idempotency-Key was interrupted by a restart; its outcome is unknown";
+            return problem(
+                StatusCode::CONFLICT,
+                "interrupted",
+                message,
+                Some("check the effect, then use a new key"),
+            );
         }
         Err(DatabaseError::Refused(message)) => {
             return problem(StatusCode::BAD_REQUEST, "bad_params", &message, None);
@@ -176,7 +181,7 @@ async fn keyed(
     let running = tokio::spawn(async move {
         let (response, effect) = run(&gateway, &identity, call, &name, body).await;
         if effect == Effect::None {
-            // The next try may find things mended: a node that is back, an input that is right.
+            // A retry may succeed, for example after a node has reconnected, so the key is released.
             return match gateway.database.abandon_request(&principal, &key).await {
                 Ok(()) => response,
                 Err(err) => internal_error(&err.to_string(), &err),
@@ -188,7 +193,7 @@ async fn keyed(
         let stored = StoredAnswer {
             status: parts.status.as_u16(),
             content_type: content_type.unwrap_or_default().to_owned(),
-            headers: told_of_the_call(&parts.headers),
+            headers: call_headers(&parts.headers),
             body: body.to_vec(),
         };
         if let Err(err) = gateway.database.finish_request(&principal, &key, &stored).await {
@@ -196,10 +201,10 @@ async fn keyed(
         }
         Response::from_parts(parts, Body::from(body))
     });
-    running.await.unwrap_or_else(|err| internal_error("an internal error", &err))
+    running.await.unwrap_or_else(|err| internal_error("internal error", &err))
 }
 
-/// The answer as it was given and masked then, without what has become a secret since.
+/// Returns a stored answer, with newer secrets masked too.
 fn stored_response(gateway: &Gateway, mut stored: StoredAnswer) -> Response {
     let text = || String::from_utf8_lossy(&stored.body).into_owned();
     let kept = serde_json::from_slice(&stored.body).map_or_else(|_| Reply::Text(text()), Reply::Json);
@@ -225,7 +230,7 @@ fn stored_response(gateway: &Gateway, mut stored: StoredAnswer) -> Response {
     response
 }
 
-fn told_of_the_call(headers: &HeaderMap) -> Vec<(String, String)> {
+fn call_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let values = CALL_HEADERS.into_iter().flat_map(|name| {
         headers
             .get_all(name)
@@ -275,14 +280,14 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<
         (None, _) => Ok(None),
         (Some(value), None) => value.to_str().map(Some).map_err(|_| bad_header(name)),
         (Some(_), Some(_)) => {
-            let message = format!("the header {name} is given twice");
+            let message = format!("the header {name} must not be repeated");
             Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None)))
         }
     }
 }
 
 fn bad_header(name: &str) -> Box<Response> {
-    Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &format!("the header {name} is not valid"), None))
+    Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &format!("the header {name} is invalid"), None))
 }
 
 #[cfg(test)]

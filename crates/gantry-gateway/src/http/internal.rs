@@ -1,4 +1,4 @@
-//! Internal errors: logged under an id that the answer names.
+//! Internal errors are logged under an id that the answer contains.
 
 use std::fmt::Display;
 
@@ -11,6 +11,6 @@ use super::problem;
 pub(super) fn internal_error(message: &str, error: &dyn Display) -> Response {
     let id = uuid::Uuid::new_v4();
     tracing::error!(%id, %error, "internal_error");
-    let message = format!("{message}; the gateway's log has more under {id}");
+    let message = format!("{message}; see {id} in the gateway's log");
     problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &message, None)
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/tools`: what the caller sees, by both names of node tools.
+//! `GET /v1/tools` lists the caller's tools, with both names of node tools.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) async fn tools(
         Ok(toolset) => toolset,
         Err(()) => {
             let known = Toolset::ALL.map(Toolset::name).join(", ");
-            let message = format!("there is no such toolset; there are {known}");
+            let message = format!("unknown toolset; use one of {known}");
             return problem(StatusCode::BAD_REQUEST, "bad_params", &message, None);
         }
     };

@@ -1,4 +1,4 @@
-//! `/mcp`: the Model Context Protocol over streamable HTTP. Hosts, origins and tokens are checked before, as everywhere.
+//! `/mcp` serves the Model Context Protocol over streamable HTTP. Host, origin and token are checked before.
 
 mod sessions;
 
@@ -19,7 +19,8 @@ use gantry_domain::Identity;
 use gantry_domain::http::{Taken, read_body, refusal_response};
 use gantry_link::Reservation;
 use gantry_mcp::{
-    Asked, Backend, HttpService, HttpSessions, McpServer, Names, Purpose, Selection, Shown, Who, http_service,
+    Backend, CallRequest, HttpService, HttpSessions, McpServer, Names, OfferedTools, Purpose, Selection, Who,
+    http_service,
 };
 use gantry_tool::{Call, Outcome, Refusal, RefusalCode, Surface};
 use http_body_util::combinators::BoxBody;
@@ -36,27 +37,27 @@ use sessions::{MAX_OF_ONE, MAX_SESSIONS, Room, Sessions};
 
 const SESSION: &str = "mcp-session-id";
 
-/// Of a body that turns out to be none, so that it can be told what is wrong with it.
+/// Bodies up to this size are kept, so that the answer can explain why one is invalid.
 const EXPLAINED_BYTES: usize = 1024 * 1024;
 
-/// How often idle conversations are looked for, as a part of how long they may be so.
+/// Idle sessions are checked this many times per idle timeout.
 const LOOKS: u32 = 4;
 
 type Asking = axum::http::Request<Full<Bytes>>;
 type Answer = axum::http::Response<BoxBody<Bytes, Infallible>>;
-/// The SDK's answer, or why there is no room for a session.
+/// The SDK's answer, or the error that the session limit is reached.
 type Opened = Result<Answer, Box<Response>>;
 
-/// The server, and whose each conversation is: its id lets nobody in.
+/// `Mcp` is the server and the owners of its sessions. A session id alone grants no access.
 pub(super) struct Mcp {
-    service: HttpService<Served>,
+    service: HttpService<GatewayBackend>,
     alive: HttpSessions,
     sessions: Sessions,
 }
 
 impl Mcp {
     pub(super) fn new(gateway: &Arc<Gateway>) -> Arc<Mcp> {
-        let server = McpServer::new(Served(gateway.clone()), &gateway.version);
+        let server = McpServer::new(GatewayBackend(gateway.clone()), &gateway.version);
         let (service, alive) = http_service(server, gateway.ending.clone());
         let mcp = Arc::new(Mcp { service, alive, sessions: Sessions::default() });
         tokio::spawn(end_idle(Arc::downgrade(&mcp), gateway.mcp_idle));
@@ -70,7 +71,7 @@ impl Mcp {
     }
 
     async fn end(&self, session: &str) {
-        // One that did not close is tried again when idle sessions are looked for.
+        // A session that did not close is retried with the next check of idle sessions.
         if self.alive.close(session).await {
             self.sessions.forget(session);
         }
@@ -85,7 +86,7 @@ impl Mcp {
         admitted
     }
 
-    /// Counts the session that an answer opens, if it opens one.
+    /// Registers the session that an answer opens, if any.
     async fn admitted(&self, owner: &str, response: Answer) -> Opened {
         let Some(session) = text(response.headers(), SESSION) else { return Ok(response) };
         match self.sessions.begin(session, owner) {
@@ -100,19 +101,19 @@ impl Mcp {
     }
 }
 
-/// Ends conversations that nobody uses any more, for as long as there is a server.
+/// Ends idle sessions for as long as the server exists.
 async fn end_idle(mcp: Weak<Mcp>, limit: Duration) {
-    let mut strangers = HashSet::new();
+    let mut unknown = HashSet::new();
     loop {
         tokio::time::sleep(limit / LOOKS).await;
         let Some(mcp) = mcp.upgrade() else { return };
-        // One that nobody began, also when it was looked for before, has nobody to end it.
+        // A session without an owner in two checks in a row is ended too.
         let now = mcp.sessions.unknown_of(mcp.alive.ids().await);
         let idle = mcp.sessions.idle_for(limit);
-        for session in idle.iter().chain(now.intersection(&strangers)) {
+        for session in idle.iter().chain(now.intersection(&unknown)) {
             mcp.end(session).await;
         }
-        strangers = now;
+        unknown = now;
     }
 }
 
@@ -143,11 +144,11 @@ async fn answer(
     let owner = identity.id();
     let session = text(&parts.headers, SESSION);
     if session.is_some_and(|session| !mcp.sessions.is_of(session, owner)) {
-        return Err(refused(StatusCode::NOT_FOUND, "not_found", "there is no such session", None));
+        return Err(refused(StatusCode::NOT_FOUND, "not_found", "unknown session", None));
     }
     if session.is_none() {
-        // What was chosen wrongly is told now, not with the first list.
-        let scoped = Served(gateway.clone()).scoped(&parts, "unknown", Purpose::Tool);
+        // An invalid selection is reported now, not with the first list.
+        let scoped = GatewayBackend(gateway.clone()).scoped(&parts, "unknown", Purpose::Tool);
         scoped.map_err(|refusal| Box::new(refusal_response(&refusal)))?;
     }
     let in_use = session.map(|session| mcp.sessions.in_use(session));
@@ -187,7 +188,7 @@ async fn answer(
             }
         };
         let chunks = body.into_data_stream().take_until(Box::pin(over));
-        // In use, and counted, for as long as it is answered.
+        // The session counts as in use until the answer is sent.
         Body::from_stream(keeping(chunks, (in_use, share)))
     }))
 }
@@ -198,37 +199,37 @@ fn keeping<S: Stream, T>(stream: S, kept: T) -> impl Stream<Item = S::Item> {
     })
 }
 
-/// Refuses a session for which there is no room.
+/// Returns an error if the session limit is reached.
 fn no_room(room: &Room) -> Result<(), Box<Response>> {
     let refused = |status, message: &str| Err(Box::new(problem(status, "too_many", message, Some(END_ONE))));
     match room {
         Room::Free | Room::InPlaceOf(_) => Ok(()),
         Room::NoneOfTheirs => {
-            let message = format!("this token has {MAX_OF_ONE} sessions already, and all are in use");
+            let message = format!("this token already has {MAX_OF_ONE} sessions, and all are in use");
             refused(StatusCode::TOO_MANY_REQUESTS, &message)
         }
         Room::None => {
-            let message = format!("there are {MAX_SESSIONS} sessions already");
+            let message = format!("the gateway already has {MAX_SESSIONS} sessions");
             refused(StatusCode::SERVICE_UNAVAILABLE, &message)
         }
     }
 }
 
-/// Whether a body is the request that opens a session, whatever revision its headers name.
+/// Returns whether a body is the request that opens a session, in any protocol revision.
 fn is_initialize(body: &[u8]) -> bool {
-    // The last of several fields of a name counts, as it does for the SDK.
+    // Of repeated fields the last one counts, as in the SDK.
     let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(body).unwrap_or_default();
     let method = fields.get("method").and_then(|method| serde_json::from_str::<String>(method.get()).ok());
     method.as_deref() == Some("initialize")
 }
 
-const END_ONE: &str = "end one, or use revision 2026-07-28 of the protocol, which has none";
+const END_ONE: &str = "end a session, or use protocol revision 2026-07-28, which has no sessions";
 
 fn is_json(headers: &HeaderMap) -> bool {
     text(headers, "content-type").is_some_and(|kind| kind.trim().starts_with("application/json"))
 }
 
-/// To a body that is no message, in the protocol's own words: no JSON, or no request.
+/// Answers an invalid body with the protocol's error: not JSON, or not a request.
 fn no_message(sent: &[u8]) -> Response {
     #[derive(serde::Deserialize)]
     struct Head {
@@ -237,14 +238,14 @@ fn no_message(sent: &[u8]) -> Response {
     let head = serde_json::from_slice(sent);
     let (code, message) = match &head {
         Err(err) if !err.is_data() => (-32700, format!("the body is not JSON: {err}")),
-        _ => (-32600, "the body is no message of the protocol".to_owned()),
+        _ => (-32600, "the body is not a message of the protocol".to_owned()),
     };
     let id = head.ok().and_then(|Head { id }| id).filter(|id| id.is_string() || id.is_number());
     let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
     json_response(StatusCode::BAD_REQUEST, &error)
 }
 
-/// Comes back when that token is revoked. Who misses so many of them that it cannot tell has to come again.
+/// Waits until the token is revoked. A receiver that missed revocations also returns, and the client must reconnect.
 async fn is_revoked(mut revoked: broadcast::Receiver<String>, token: String) {
     while let Ok(name) = revoked.recv().await {
         if name == token {
@@ -257,29 +258,29 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The gateway's gate, for whoever the request's token belongs to.
+/// `GatewayBackend` serves MCP requests from the gateway's gate, as the identity of the request's token.
 #[derive(Clone)]
-pub(super) struct Served(Arc<Gateway>);
+pub(super) struct GatewayBackend(Arc<Gateway>);
 
-impl Backend for Served {
-    async fn shown(&self, who: &Who) -> Result<Shown, Refusal> {
+impl Backend for GatewayBackend {
+    async fn offered_tools(&self, who: &Who) -> Result<OfferedTools, Refusal> {
         let (call, names) = self.scoped_for(who, Purpose::Tool)?;
-        Ok(Shown { tools: self.0.gate.registry().view(&call.scope), names })
+        Ok(OfferedTools { tools: self.0.gate.registry().view(&call.scope), names })
     }
 
-    async fn call(&self, who: &Who, asked: Asked) -> Outcome {
-        let mut call = match self.scoped_for(who, asked.purpose) {
+    async fn call(&self, who: &Who, request: CallRequest) -> Outcome {
+        let mut call = match self.scoped_for(who, request.purpose) {
             Ok((call, _)) => call,
-            Err(refusal) => return Outcome::from_wire(&asked.tool, Err(refusal.to_wire())),
+            Err(refusal) => return Outcome::from_wire(&request.tool, Err(refusal.to_wire())),
         };
-        let ending = std::mem::replace(&mut call.cancel, asked.cancel.clone());
-        (call.progress, call.approver) = (asked.progress, asked.approver);
-        let mut running = std::pin::pin!(Box::pin(self.0.run(call, &asked.tool, asked.input)));
+        let ending = std::mem::replace(&mut call.cancel, request.cancel.clone());
+        (call.progress, call.approver) = (request.progress, request.approver);
+        let mut running = std::pin::pin!(Box::pin(self.0.run(call, &request.tool, request.input)));
         tokio::select! {
             outcome = &mut running => outcome,
-            // The gateway is stopping, and this call has had its time.
+            // The gateway or the token has ended.
             () = ending.cancelled() => {
-                asked.cancel.cancel();
+                request.cancel.cancel();
                 running.await
             }
         }
@@ -290,17 +291,17 @@ impl Backend for Served {
     }
 }
 
-impl Served {
+impl GatewayBackend {
     fn scoped_for(&self, who: &Who, purpose: Purpose) -> Result<(Call, Names), Refusal> {
-        let parts = who.parts.as_ref().ok_or_else(nobody)?;
+        let parts = who.parts.as_ref().ok_or_else(unauthenticated)?;
         self.scoped(parts, &who.client, purpose)
     }
 
-    /// A call by this client: what its token and its agent may do, and of that what it chose to be shown.
+    /// Makes a call by this client. Its scope is what token and agent allow, within the client's selection.
     fn scoped(&self, parts: &Parts, client: &str, purpose: Purpose) -> Result<(Call, Names), Refusal> {
-        let identity = parts.extensions.get::<Identity>().ok_or_else(nobody)?;
+        let identity = parts.extensions.get::<Identity>().ok_or_else(unauthenticated)?;
         let agent = agent_of(&parts.headers)
-            .map_err(|_| Refusal::new(RefusalCode::InvalidInput, "the header gantry-agent is not valid"))?;
+            .map_err(|_| Refusal::new(RefusalCode::InvalidInput, "the header gantry-agent is invalid"))?;
         let wanted = Wanted { agent, workspace: None, mcp: Some(client) };
         let mut call = self.0.call(identity, &wanted, Surface::Mcp)?;
         let selection = selection(parts)?.for_listed(call.scope.is_listed());
@@ -314,11 +315,11 @@ impl Served {
     }
 }
 
-fn nobody() -> Refusal {
-    Refusal::new(RefusalCode::Denied, "nobody knows who asks")
+fn unauthenticated() -> Refusal {
+    Refusal::new(RefusalCode::Denied, "the request is not authenticated")
 }
 
-/// `?toolset=guarded&tools=Bash,Read&readOnly&namespaced`.
+/// Parses the selection in the URL: `?toolset=guarded&tools=Bash,Read&readOnly&namespaced`.
 fn selection(parts: &Parts) -> Result<Selection, Refusal> {
     let invalid = |message: String| Refusal::new(RefusalCode::InvalidInput, message);
     let Query(pairs): Query<Vec<(String, String)>> =
@@ -326,11 +327,13 @@ fn selection(parts: &Parts) -> Result<Selection, Refusal> {
     let mut query = HashMap::new();
     for (name, value) in pairs {
         if let Some((name, _)) = query.remove_entry(&name) {
-            return Err(invalid(format!("the parameter {name:?} is given twice; lists have commas")));
+            return Err(invalid(format!(
+                "the parameter {name:?} must not be repeated; separate values with commas"
+            )));
         }
         query.insert(name, value);
     }
-    // Who names no tools wants none, not the usual ones.
+    // An empty list is an error, because it must not mean the default tools.
     let mut listed = |name: &str| -> Result<Vec<String>, Refusal> {
         let Some(value) = query.remove(name) else { return Ok(Vec::new()) };
         let parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -342,7 +345,7 @@ fn selection(parts: &Parts) -> Result<Selection, Refusal> {
     let namespaced = query.remove("namespaced").is_some_and(|value| value != "false");
     if let Some(unknown) = query.keys().next() {
         return Err(invalid(format!(
-            "unknown parameter {unknown:?}; there are toolset, tools, readOnly, namespaced"
+            "unknown parameter {unknown:?}; use toolset, tools, readOnly or namespaced"
         )));
     }
     let mut selection = Selection::new(&toolsets, &tools).map_err(|err| invalid(err.to_string()))?;

@@ -1,4 +1,4 @@
-//! `/.well-known/oauth-protected-resource`: where a client gets a token for `/mcp`, if that is configured.
+//! `/.well-known/oauth-protected-resource` tells clients where to get a token for `/mcp`, if configured.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use super::{json_response, unknown};
 use crate::gateway::Gateway;
 
 pub(super) const PATH: &str = "/.well-known/oauth-protected-resource";
-/// The same, as clients ask for it that know the whole address.
+/// The path for clients that append the resource's path.
 pub(super) const PATH_OF_MCP: &str = "/.well-known/oauth-protected-resource/mcp";
 
-/// What protects this gateway, in the words of RFC 9728.
+/// `ProtectedResource` is the metadata of RFC 9728.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedResource {
-    /// The gateway's own address, without a path.
+    /// The gateway's URL without a path.
     pub origin: String,
     pub authorization_servers: Vec<String>,
     pub scopes: Vec<String>,
@@ -37,7 +37,7 @@ pub(super) async fn metadata(State(gateway): State<Arc<Gateway>>, request: Reque
     json_response(StatusCode::OK, &metadata)
 }
 
-/// How a client without a good token learns where to get one.
+/// Returns the header that tells a client without a valid token where to get one.
 pub(super) fn challenge(protected: &ProtectedResource) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("Bearer resource_metadata=\"{}{PATH_OF_MCP}\"", protected.origin)).ok()
 }

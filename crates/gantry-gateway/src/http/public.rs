@@ -1,4 +1,4 @@
-//! Routes of domains that anybody may reach: each with its own limits on size and rate.
+//! Public routes of domains, each with its own limits on size and rate.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,10 +19,10 @@ use crate::server::Peer;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Addresses that are counted; the oldest make room.
+/// Maximum addresses that are counted. The oldest are dropped first.
 const MAX_ADDRESSES: usize = 4096;
 
-/// How long a body may take to arrive and be answered.
+/// Timeout of a request, including its body and the answer.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn routes(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
@@ -82,7 +82,7 @@ async fn limit(
     next: Next,
 ) -> Response {
     if !limits.admit(peer.address) {
-        let message = format!("at most {} requests a minute are answered here", limits.per_minute);
+        let message = format!("too many requests; the limit is {} per minute", limits.per_minute);
         let mut response = problem(StatusCode::TOO_MANY_REQUESTS, "too_many", &message, None);
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
         return response;
@@ -90,7 +90,7 @@ async fn limit(
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length = length.and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
     if length > limits.max_body_bytes {
-        let message = format!("a body has at most {} bytes here", limits.max_body_bytes);
+        let message = format!("the body must have at most {} bytes", limits.max_body_bytes);
         return problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message, None);
     }
     // A body without a declared length is counted as it arrives.
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_beyond_the_limit_are_refused_for_each_address() {
+    fn requests_beyond_the_limit_are_rejected_per_address() {
         let limits = Limits { max_body_bytes: 10, per_minute: 3, counted: Mutex::default() };
         let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
         let admitted = (0..5).filter(|_| limits.admit(one)).count();

@@ -1,4 +1,4 @@
-//! `GET /v1/results/{handle}`: a kept result, whole or by byte range.
+//! `GET /v1/results/{handle}` returns a stored result, whole or by byte range.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn ranged(bytes: Vec<u8>, range: Option<&HeaderValue>) -> Response {
     let total = bytes.len();
     let plain = (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned());
     let accepts = (header::ACCEPT_RANGES, "bytes".to_owned());
-    // A header of another kind is passed over, as the standard says.
+    // Other units are ignored, as the standard requires.
     let asked = range.and_then(|range| range.to_str().ok()).and_then(|range| range.strip_prefix("bytes="));
     match asked.map(|asked| byte_range(asked, total)) {
         None => (StatusCode::OK, [plain, accepts], bytes).into_response(),
@@ -61,7 +61,7 @@ fn ranged(bytes: Vec<u8>, range: Option<&HeaderValue>) -> Response {
     }
 }
 
-/// `a-b`, `a-` or `-n`, as start and end; one range only.
+/// Parses a single range `a-b`, `a-` or `-n` to start and end.
 fn byte_range(asked: &str, total: usize) -> Option<(usize, usize)> {
     let (start, end) = asked.trim().split_once('-')?;
     let (start, end) = match (start, end) {
@@ -77,7 +77,7 @@ mod tests {
     use super::byte_range;
 
     #[test]
-    fn ranges_are_those_of_the_standard() {
+    fn ranges_follow_the_standard() {
         for (asked, expected) in [
             ("0-9", Some((0, 10))),
             ("90-", Some((90, 100))),

@@ -1,16 +1,16 @@
-//! Two processes with one id: the newest start has the place, older ones are let in again when it is free.
+//! Resolves two node processes with the same id. The newest process wins; older ones may join again when it has gone.
 //!
-//! Without this the two would take the place from each other for ever, each time ending the other's calls.
+//! Otherwise the two would replace each other forever, and end each other's calls each time.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Live, Node};
 
-/// Of one node. An older one that is forgotten is let in, takes the place, and is not forgotten then.
+/// Maximum replaced processes that are remembered per node. A forgotten one may join and becomes the newest.
 const MAX_REMEMBERED: usize = 16;
 
-/// The starts of a node's process whose place was taken by another one.
+/// `Replaced` holds the instances of a node that a newer process has replaced.
 #[derive(Default)]
 pub(super) struct Replaced(Mutex<VecDeque<String>>);
 
@@ -21,13 +21,13 @@ impl Replaced {
 }
 
 impl Node {
-    /// Gives the place to a connection; the one that had it.
+    /// Makes a connection the node's current one. Returns the previous one.
     pub(super) fn take_place(&self, live: Live) -> Option<Live> {
         let mut replaced = self.replaced.instances();
         replaced.retain(|instance| *instance != live.instance);
         let instance = live.instance.clone();
         let old = self.live.send_replace(Some(live));
-        // The same process over a new connection has replaced nobody.
+        // A new connection of the same process replaces nothing.
         if let Some(old) = old.as_ref().filter(|old| old.instance != instance) {
             replaced.push_back(old.instance.clone());
             if replaced.len() > MAX_REMEMBERED {
@@ -37,8 +37,8 @@ impl Node {
         old
     }
 
-    /// Whether another process took the place of this one, and has it still.
-    pub(crate) fn is_taken_from(&self, instance: &str) -> bool {
+    /// Returns whether another process has replaced this one and is still connected.
+    pub(crate) fn is_replaced(&self, instance: &str) -> bool {
         let taken = self.live.borrow().as_ref().is_some_and(|live| live.instance != instance);
         taken && self.replaced.instances().iter().any(|replaced| replaced == instance)
     }

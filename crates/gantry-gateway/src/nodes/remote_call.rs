@@ -1,4 +1,4 @@
-//! Carries one call to a node and its answer back, over as many connections as that takes.
+//! Sends a call to a node and returns its answer, also across reconnects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use serde_json::Value;
 
 use super::{Live, Node, Nodes};
 
-/// A node that is away this long in the middle of a call is not waited for, unless the caller gave a deadline.
+/// How long a call waits for a node to reconnect, unless the caller set a deadline.
 const AWAY_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a node may take to end what was called off. Less than the gate waits.
+/// How long a node may take to end a cancelled call. It is less than the gate waits.
 const CALL_OFF_GRACE: Duration = Duration::from_millis(1500);
 
-/// What is around the parameters of a request.
+/// Bytes of a request around its parameters.
 const ROOM_FOR_HEAD: usize = 1024;
 
-/// Connections that one call may use up. A node whose answer cuts its own connection must not do so for ever.
+/// Maximum connections of one call, in case a node's answer always cuts its own connection.
 const MAX_SENDS: usize = 256;
 
-/// By how much a node may be early at a deadline.
+/// How much earlier than the gateway a node may reach a deadline.
 const CLOCKS_DIFFER: Duration = Duration::from_millis(250);
 
 impl Nodes {
@@ -43,10 +43,10 @@ impl Nodes {
         };
         let _expected = Expected::new(node, call);
         let params = node_call_text(&call.id, tool, &input, &call.caller());
-        // It may be large, and the wait long.
+        // The input may be large, and the call may take long.
         drop(input);
         if params.get().len() > MAX_FRAME_BYTES - ROOM_FOR_HEAD {
-            let message = format!("the input has {} bytes, too many for a node", params.get().len());
+            let message = format!("the input is too large for a node: {} bytes", params.get().len());
             return Err(ToolError::Refused(Refusal::new(RefusalCode::InvalidInput, message)));
         }
         let mut live = node.live().unwrap_or(first);
@@ -80,15 +80,15 @@ impl Nodes {
                 }),
             };
         }
-        Err(lost(format!("the node \"{}\" was lost {MAX_SENDS} times during the call", node.id), ""))
+        Err(lost(format!("the node \"{}\" disconnected {MAX_SENDS} times during the call", node.id), ""))
     }
 }
 
-/// The node's next connection. The gate ends the wait at the deadline.
+/// Waits for the node's next connection. The gate ends the wait at the deadline.
 async fn next_connection(node: &Node, call: &Call, old: &Link, reason: &str) -> Result<Live, ToolError> {
     let mut connections = node.watch();
     let back = async {
-        // The lost one stays in its place for a moment, and another may be lost by then too.
+        // The lost connection may still be the current one, and a newer one may be closed already.
         let usable = |live: &Live| live.link != *old && !live.link.is_closed();
         match connections.wait_for(|live| live.as_ref().is_some_and(usable)).await {
             Ok(live) => live.clone(),
@@ -96,7 +96,7 @@ async fn next_connection(node: &Node, call: &Call, old: &Link, reason: &str) -> 
         }
     };
     let away = async {
-        // The gateway sets a deadline on every call; only one that a caller chose is soon.
+        // Every call has a deadline. One within an hour was set by the caller.
         match call.deadline {
             Some(deadline)
                 if deadline.saturating_duration_since(std::time::Instant::now())
@@ -107,7 +107,7 @@ async fn next_connection(node: &Node, call: &Call, old: &Link, reason: &str) -> 
             _ => tokio::time::sleep(AWAY_LIMIT).await,
         }
     };
-    let gone = || lost(format!("the node \"{}\" was lost during the call", node.id), reason);
+    let gone = || lost(format!("the node \"{}\" disconnected during the call", node.id), reason);
     tokio::select! {
         biased;
         live = back => live.ok_or_else(gone),
@@ -121,23 +121,23 @@ fn restarted(node: &Node) -> ToolError {
     lost(format!("the node \"{}\" was restarted during the call", node.id), "")
 }
 
-/// The error of a call that may or may not have taken effect. `why` is empty where the event explains itself.
+/// Makes the error of a call that may have had an effect. `why` may be empty.
 fn lost(event: String, why: &str) -> ToolError {
     let colon = if why.is_empty() { "" } else { ": " };
-    ToolError::Refused(Refusal::lost(format!("{event}, whose outcome is unknown{colon}{why}")))
+    ToolError::Refused(Refusal::lost(format!("{event}; its outcome is unknown{colon}{why}")))
 }
 
-/// A node that gives up by itself does so at the deadline, which its clock may have reached a little before ours.
+/// Makes the error of a call that the node cancelled: at its deadline, which the node's clock may reach a little earlier.
 fn given_up(call: &Call) -> ToolError {
     let left = call.deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
     if !call.cancel.is_cancelled() && left.is_some_and(|left| left < CLOCKS_DIFFER) {
         let refusal = Refusal::new(RefusalCode::Deadline, "the call's deadline passed");
-        return ToolError::Refused(refusal.with_hint("allow more time, or ask for less"));
+        return ToolError::Refused(refusal.with_hint("set a longer deadline, or request less work"));
     }
     ToolError::Cancelled
 }
 
-/// A denial of the node's own policy says whose it is: the gateway has one too.
+/// Names the node in a denial of its own policy, because the gateway has a policy too.
 fn refused_there(node: &Node, error: WireError) -> Refusal {
     let mut refusal = Refusal::from_wire(error);
     if matches!(refusal.code, RefusalCode::Denied | RefusalCode::ApprovalNeeded | RefusalCode::Unaudited) {
@@ -146,7 +146,7 @@ fn refused_there(node: &Node, error: WireError) -> Refusal {
     refusal
 }
 
-/// Whether an error says that the node failed, not that it refused.
+/// Returns whether an error means that the node failed, and not that it refused.
 fn is_own_fault(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -160,15 +160,15 @@ fn is_own_fault(code: ErrorCode) -> bool {
 }
 
 fn failed(node: &Node, error: &WireError) -> ToolError {
-    lost(format!("the node \"{}\" failed at the call", node.id), &error.message)
+    lost(format!("the node \"{}\" failed to run the call", node.id), &error.message)
 }
 
 fn no_result(node: &Node, why: &str) -> ToolError {
-    let why = format!("the node's answer cannot be read: {why}");
-    lost(format!("the node \"{}\" has done the call", node.id), &why)
+    let why = format!("cannot parse the node's answer: {why}");
+    lost(format!("the node \"{}\" ran the call", node.id), &why)
 }
 
-/// A call the gateway waits for; a node that comes back is told which those are.
+/// `Expected` registers a call that the gateway waits for. A reconnecting node gets the list of these calls.
 struct Expected<'a> {
     node: &'a Node,
     id: String,

@@ -1,4 +1,4 @@
-//! A client's link: calls, listings, and for the operator the administration.
+//! A client's connection: calls, listings, and administration for the operator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,15 +22,15 @@ use super::{ConnectRequest, Gateway, ServerSocket, welcome};
 use crate::callers::Wanted;
 use crate::process_exits::HEARD_AFTER;
 
-/// Reports of progress a second, at most.
+/// Minimum time between two progress events of a call.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
 
 struct Client {
     gateway: Arc<Gateway>,
     identity: Identity,
-    /// Whether it wants to hear of changed tools.
+    /// Whether the client subscribed to changes of the tools.
     follows: watch::Sender<bool>,
-    /// Tells this connection from others.
+    /// The unique number of this connection.
     connection: u64,
 }
 
@@ -56,48 +56,54 @@ pub(super) async fn serve(
     let options = LinkOptions { protocol: result.protocol, account, ..LinkOptions::default() };
     let (link, running) = Link::new(socket, client, options);
     let number = gateway.add_link(&link, &identity);
-    // In a task of its own: what happens rarely is not looked at with every message.
-    let attended = AbortOnDropHandle::new(tokio::spawn(attend(gateway.clone(), link, identity, following)));
+    // A separate task, so that rare events are not polled with every message.
+    let events =
+        AbortOnDropHandle::new(tokio::spawn(send_events(gateway.clone(), link, identity, following)));
     running.await;
-    drop(attended);
+    drop(events);
     gateway.remove_link(number);
 }
 
-/// What a connection has to be told, and what ends it or its calls; never returns.
-async fn attend(gateway: Arc<Gateway>, link: Link, identity: Identity, following: watch::Receiver<bool>) {
-    let telling = tell_ends(&gateway, &link, &identity);
-    let changes = tell_changes(&gateway, &link, following);
+/// Sends events to the client, closes the connection when the token expires, and cancels its calls. Never returns.
+async fn send_events(
+    gateway: Arc<Gateway>,
+    link: Link,
+    identity: Identity,
+    following: watch::Receiver<bool>,
+) {
+    let exits = report_process_exits(&gateway, &link, &identity);
+    let changes = report_tool_changes(&gateway, &link, following);
     let expiring = async {
         identity.expired().await;
         link.close(CloseReason::TokenExpired);
         std::future::pending::<()>().await
     };
-    // The gateway is stopping, and calls have had their time; those that come now are turned away.
+    // When the gateway or the token ends, running calls are cancelled and new ones rejected.
     let ending = async {
         gateway.auth.ending_of_call(&identity).cancelled_owned().await;
         link.cancel_requests();
         std::future::pending::<()>().await
     };
-    tokio::join!(telling, changes, expiring, ending);
+    tokio::join!(exits, changes, expiring, ending);
 }
 
-/// Tells an operator which background processes end; never returns.
-async fn tell_ends(gateway: &Gateway, link: &Link, identity: &Identity) {
+/// Sends exits of background processes to an operator. Never returns.
+async fn report_process_exits(gateway: &Gateway, link: &Link, identity: &Identity) {
     if !identity.is_operator() {
         return std::future::pending().await;
     }
-    let (unheard, mut ends) = gateway.ends.listen();
+    let (unheard, mut exits) = gateway.exits.listen();
     for data in &unheard {
         let _ = link.event(event::PROCESS_ENDED, raw(data)).await;
     }
     let staying = async {
         tokio::time::sleep(HEARD_AFTER).await;
-        let _staying = gateway.ends.stay();
+        let _staying = gateway.exits.stay();
         std::future::pending::<()>().await
     };
-    let telling = async {
+    let sending = async {
         loop {
-            match ends.recv().await {
+            match exits.recv().await {
                 Ok(data) => {
                     let _ = link.event(event::PROCESS_ENDED, raw(&data)).await;
                 }
@@ -108,18 +114,19 @@ async fn tell_ends(gateway: &Gateway, link: &Link, identity: &Identity) {
             }
         }
     };
-    tokio::join!(staying, telling).1
+    tokio::join!(staying, sending).1
 }
 
-/// Tells a client that asked for it that tools have changed, not what: it may see less than there is. Never returns.
-async fn tell_changes(gateway: &Gateway, link: &Link, mut following: watch::Receiver<bool>) {
+/// Notifies a subscribed client that tools have changed. The event has no details, because the client may not see all
+/// tools. Never returns.
+async fn report_tool_changes(gateway: &Gateway, link: &Link, mut following: watch::Receiver<bool>) {
     let mut changes = gateway.gate.registry().changes();
     if following.wait_for(|follows| *follows).await.is_err() {
         return std::future::pending().await;
     }
     while changes.changed().await.is_ok() {
         let _ = link.event(event::TOOLS_CHANGED, raw(&Empty {})).await;
-        // Nodes come back in swarms; the last change is told in any case.
+        // Many nodes may reconnect at once, so events are throttled. The last change is always sent.
         tokio::time::sleep(PROGRESS_PAUSE).await;
     }
     std::future::pending().await
@@ -133,7 +140,7 @@ impl Service for Client {
     fn event(&self, _link: &Link, _event: Event) {}
 
     fn stream(&self, link: &Link, frame: StreamFrame) {
-        link.try_stream(StreamFrame::abort(frame.stream(), "clients have no streams"));
+        link.try_stream(StreamFrame::abort(frame.stream(), "clients cannot open streams"));
     }
 }
 
@@ -141,7 +148,7 @@ impl Client {
     async fn answer(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
         match request.method.as_str() {
             method::TOOL_CALL => self.tool_call(link, request).await,
-            // What is rare is large, and every call would have to carry the room for it.
+            // Rare requests have large futures, so they are boxed separately from calls.
             _ => Box::pin(self.answer_other(link, request)).await,
         }
     }
@@ -157,7 +164,7 @@ impl Client {
             method::TOOLS_GET => self.describe(&request),
             method::RESULTS_READ => self.read_result(&request).await,
             method::CONNECT => {
-                Err(WireError::new(ErrorCode::NotConnected, "this connection is connected already"))
+                Err(WireError::new(ErrorCode::NotConnected, "this connection has already sent connect"))
             }
             _ if self.identity.is_operator() => match self.gateway.administer(&request).await {
                 Some(answer) => answer,
@@ -168,7 +175,7 @@ impl Client {
                 Ok(raw(&NodeList { nodes: self.gateway.node_infos() }))
             }
             name if name.starts_with("nodes.") || name.starts_with("tokens.") => {
-                Err(WireError::new(ErrorCode::Forbidden, format!("{name} is the operator's")))
+                Err(WireError::new(ErrorCode::Forbidden, format!("{name} requires the operator's token")))
             }
             _ => Err(request.unknown()),
         }
@@ -177,7 +184,7 @@ impl Client {
     async fn tool_call(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
         let mut params: CallParams = request.parse()?;
         let Request { id, params: text, deadline, cancel, .. } = request;
-        // A call may take long, and its input be large: it is not kept in three forms.
+        // The input may be large and the call long, so only one copy of it is kept.
         drop(text);
         let wanted = Wanted {
             agent: params.agent.as_deref(),
@@ -189,8 +196,9 @@ impl Client {
         call.deadline = deadline;
         call.progress = Some(progress(link, id));
         let input = match params.input.take() {
-            Some(input) => serde_json::from_str(input.get())
-                .map_err(|err| WireError::new(ErrorCode::InvalidInput, format!("not valid JSON: {err}")))?,
+            Some(input) => serde_json::from_str(input.get()).map_err(|err| {
+                WireError::new(ErrorCode::InvalidInput, format!("the input is not valid JSON: {err}"))
+            })?,
             None => Value::Object(serde_json::Map::new()),
         };
         let outcome = self.gateway.run(call, &params.tool, input).await;
@@ -248,7 +256,7 @@ impl Client {
     }
 }
 
-/// Asks the client whether its call may run.
+/// Asks the client to approve its call.
 fn approver(link: Link, request: u64) -> Approver {
     Approver::new(move |approval| {
         let (link, call) = (link.clone(), request.to_string());
@@ -261,13 +269,13 @@ fn approver(link: Link, request: u64) -> Approver {
             match answer {
                 Some(ApprovalAnswer { allow: true, .. }) => Consent::Allowed,
                 Some(ApprovalAnswer { reason: Some(reason), .. }) => Consent::Denied(reason),
-                _ => Consent::Denied("the client could not ask".into()),
+                _ => Consent::Denied("the client did not answer the approval question".into()),
             }
         }
     })
 }
 
-/// Passes progress on, not more often than anybody can look. What is lost is only an intermediate state.
+/// Forwards progress, throttled. Only intermediate states are dropped.
 fn progress(link: Link, request: u64) -> ProgressSink {
     let started = Instant::now();
     let next = AtomicU64::new(0);

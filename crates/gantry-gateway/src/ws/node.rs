@@ -1,4 +1,4 @@
-//! A node's link: it introduces its tools, answers calls, and tells of ends and progress.
+//! A node's connection: its tools, its answers to calls, process exits and progress.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ use crate::auth::AuthError;
 use crate::nodes::{Joining, Live, Node};
 use crate::remote_tools::check_hello;
 
-/// A node that has not told its tools by then is closed.
+/// How long a node may take to send its tools.
 const TOOLS_LIMIT: Duration = Duration::from_secs(10);
 
 struct NodeLink {
@@ -72,7 +72,7 @@ pub(super) async fn serve(
         }
         return gateway.nodes.detach_bulk(&node, &link);
     }
-    let impatient = async {
+    let tools_timeout = async {
         tokio::time::sleep(TOOLS_LIMIT).await;
         if service.joined.get().is_none() {
             link.close(CloseReason::ToolsMissing);
@@ -81,20 +81,20 @@ pub(super) async fn serve(
     };
     tokio::select! {
         () = running => {}
-        () = impatient => {}
+        () = tools_timeout => {}
         () = dismissed => {}
     }
     gateway.nodes.detach(&node, &link).await;
 }
 
-/// Whether this is a node we know, with its own token, that describes itself properly.
+/// Authenticates a node and checks its introduction.
 async fn admit(
     gateway: &Gateway,
     request: &ConnectRequest,
     from: IpAddr,
 ) -> Result<(Arc<Node>, NodeHello), WireError> {
     let params = &request.params;
-    // Before its token is looked up: what happens to the node from here on dismisses this connection too.
+    // The node is looked up before its token, so that a later change of the node closes this connection too.
     let node = gateway.nodes.find(&params.id);
     let check = gateway.database.check_node_token(&params.id, &params.token).await;
     let refused = match check {
@@ -109,15 +109,15 @@ async fn admit(
         Some(refused) => return Err(unauthorized(&gateway.auth.count_failure(from, refused))),
     }
     let bad = |message: String| WireError::new(ErrorCode::BadParams, message);
-    let hello = params.node.clone().ok_or_else(|| bad("a node says \"node\" in connect".into()))?;
+    let hello = params.node.clone().ok_or_else(|| bad("a node must send \"node\" in connect".into()))?;
     check_hello(&hello).map_err(bad)?;
     let node = node.ok_or_else(|| unauthorized(&AuthError::Wrong))?;
     if hello.bulk && node.live().is_none_or(|live| live.instance != hello.instance) {
-        let message = "a bulk connection belongs to a node that is connected, and this start of it is not";
+        let message = "a bulk connection needs a main connection of the same process";
         return Err(WireError::new(ErrorCode::Conflict, message));
     }
-    if !hello.bulk && node.is_taken_from(&hello.instance) {
-        let message = "another process with this node's id and token is connected, and took this one's place";
+    if !hello.bulk && node.is_replaced(&hello.instance) {
+        let message = "a newer process with this node's id and token is connected";
         return Err(WireError::new(ErrorCode::Conflict, message));
     }
     Ok((node, hello))
@@ -128,9 +128,9 @@ impl Service for NodeLink {
         Box::pin(async move { self.answer(link, request).await })
     }
 
-    fn event(&self, _link: &Link, told: Event) {
-        if told.name == event::CALL_PROGRESS
-            && let Some(progress) = told.parse::<CallProgress>()
+    fn event(&self, _link: &Link, received: Event) {
+        if received.name == event::CALL_PROGRESS
+            && let Some(progress) = received.parse::<CallProgress>()
         {
             self.node.report(progress);
         }
@@ -144,20 +144,21 @@ impl Service for NodeLink {
 impl NodeLink {
     async fn answer(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
         if self.hello.bulk {
-            return Err(WireError::new(ErrorCode::Forbidden, "a bulk connection carries streams only"));
+            return Err(WireError::new(ErrorCode::Forbidden, "a bulk connection is for streams only"));
         }
         match request.method.as_str() {
             method::NODE_TOOLS => self.join(link, request.parse()?).await,
             method::PROCESS_ENDED => self.process_ended(request.parse()?).await,
             method::CONNECT => {
-                Err(WireError::new(ErrorCode::NotConnected, "this connection is connected already"))
+                Err(WireError::new(ErrorCode::NotConnected, "this connection has already sent connect"))
             }
             method::TOOL_CALL | method::TOOLS_LIST | method::TOOLS_GET | method::RESULTS_READ => {
-                Err(WireError::new(ErrorCode::Forbidden, "that is for clients; this is a node"))
+                Err(WireError::new(ErrorCode::Forbidden, "this request is for clients, not for nodes"))
             }
-            name if name.starts_with("nodes.") || name.starts_with("tokens.") => {
-                Err(WireError::new(ErrorCode::Forbidden, "that is the operator's; this is a node"))
-            }
+            name if name.starts_with("nodes.") || name.starts_with("tokens.") => Err(WireError::new(
+                ErrorCode::Forbidden,
+                "this request requires the operator's token, not a node's",
+            )),
             _ => Err(request.unknown()),
         }
     }
@@ -171,10 +172,7 @@ impl NodeLink {
             version: self.version.clone(),
         };
         if self.joined.get().is_some() {
-            return Err(WireError::new(
-                ErrorCode::Conflict,
-                "the tools of this connection are known already",
-            ));
+            return Err(WireError::new(ErrorCode::Conflict, "this connection has already sent its tools"));
         }
         let nodes = &self.gateway.nodes;
         nodes.attach(&self.node, joining).await.map_err(|err| WireError::new(ErrorCode::BadParams, err))?;
@@ -182,11 +180,11 @@ impl NodeLink {
         Ok(raw(&Empty {}))
     }
 
-    /// Answered once it is on disk: the node keeps it until then.
+    /// Records a process exit. The answer is sent once it is on disk, because the node keeps the exit until then.
     async fn process_ended(&self, end: ProcessEnd) -> Result<RawJson, WireError> {
         let new = self.gateway.process_ended(self.node.id(), &end).await;
         let new = new.map_err(|err| match err {
-            // The same report would be refused again: the node need not keep it.
+            // The same report would be rejected again, so the node can drop it.
             DatabaseError::Refused(message) => WireError::new(ErrorCode::BadParams, message),
             err => WireError::new(ErrorCode::Unavailable, err.to_string()),
         })?;

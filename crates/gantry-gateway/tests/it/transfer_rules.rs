@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_store::{Depth, NewClientToken, NewTransfer};
+use gantry_protocol::TokenAdd;
+use gantry_store::{Depth, NewTransfer};
 use gantry_tool::{Asked, Condition, Decision, Operator, Rule, ToolError};
 
 use crate::fleet::Fleet;
@@ -97,7 +98,8 @@ async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
     let fleet = Fleet::start_ruled(&["a", "b"], LIMIT, rules).await;
     fleet.write("a", "file", "x");
     for name in ["good", "revoked"] {
-        let new = NewClientToken { name: name.into(), ..NewClientToken::default() };
+        let new =
+            TokenAdd { name: name.into(), tools: None, agents: Vec::new(), read_only: false, expires: None };
         fleet.database.add_client_token(&new, 1).await.unwrap();
     }
     fleet.database.revoke_client_token("revoked", 2).await.unwrap();

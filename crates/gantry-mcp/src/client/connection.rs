@@ -1,4 +1,4 @@
-//! One conversation with a server, from the handshake on: list its tools, call them, call calls off.
+//! One connection to a server: performs the handshake, lists tools, calls them and cancels calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,75 +27,75 @@ use super::sanitize::shown;
 use super::stdio::{Program, Stdio};
 use super::wire::{Lists, is_unreadable};
 
-/// Of one list of tools. A list without end is no list.
+/// Limits of one list of tools.
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 2_000;
 const MAX_LIST_BYTES: usize = 16 << 20;
-/// For a page of the list.
+/// Timeout of one page of the list.
 const LIST_LIMIT: Duration = Duration::from_secs(30);
-/// How often a tool may ask back before it is told that nobody answers.
+/// How often a tool may request input during one call.
 const MAX_ROUNDS: usize = 4;
 
-/// How often a connection is looked at that says nothing by itself.
+/// How often a connection is checked that does not report its end.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// For what was said last to get out.
+/// How long closing waits for the last messages to be sent.
 const SAY_LIMIT: Duration = Duration::from_millis(500);
 
-/// The revisions we speak, newest first.
+/// The supported protocol revisions, newest first.
 const REVISIONS: [ProtocolVersion; 1] = [ProtocolVersion::V_2026_07_28];
 
-/// Why a conversation does not come about, or a question is not answered.
+/// `TalkError` is why a connection or a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum TalkError {
-    /// The other side is not there any more.
+    /// The connection was lost.
     #[error("{0}")]
     Lost(String),
-    /// It never was.
+    /// The server could not be reached.
     #[error("{0}")]
     NotStarted(String),
-    /// It wants to know who we are; the challenge, as it came.
-    #[error("it wants a login")]
+    /// The server requires a login, with its challenge.
+    #[error("it requires a login")]
     Login(String),
-    /// It has answered, with an error of the protocol.
+    /// The server answered with a protocol error.
     #[error("{0}")]
     Refused(String),
-    /// It has answered, and nobody can read what.
+    /// The server's answer is invalid.
     #[error("{0}")]
     Garbled(String),
-    /// It does not know this way of beginning, and says so in its own way.
+    /// The server does not support this handshake.
     #[error("{0}")]
     Odd(String),
-    #[error("it has not answered within {0:?}")]
+    #[error("it did not answer within {0:?}")]
     Silent(Duration),
 }
 
-/// How a conversation is begun. Revision 2026-07-28 has another beginning than those before it.
+/// The kind of handshake. Revision 2026-07-28 differs from earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Greeting {
-    /// Asks what the server speaks; goes on as with older ones if it does not know the question.
+    /// Discovers the server's revision, and falls back to the older handshake.
     Newest,
-    /// For those that are known not to.
+    /// The older handshake, for servers that are known to need it.
     Older,
 }
 
-/// What was listed.
+/// `Listing` is a server's list of tools.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Listing {
-    /// As they came over the wire.
+    /// The definitions as sent.
     pub(super) tools: Vec<Value>,
-    /// Names of those that the SDK took for tools.
+    /// Names of the tools that the SDK could parse.
     pub(super) usable: Vec<String>,
-    /// Of all definitions, as text.
+    /// Size of all definitions as text.
     bytes: usize,
 }
 
 pub(super) struct Connection {
     service: RunningService<RoleClient, Hearer>,
     lists: Lists,
-    /// Of a server that is a program.
+    /// The program, if the server is one.
     program: Option<Program>,
-    /// Words that are still on their way to the server.
+    /// Notifications that are still being sent.
     saying: TaskTracker,
 }
 
@@ -143,7 +143,7 @@ impl Connection {
         Ok(Connection { service, lists, program: None, saying: TaskTracker::new() })
     }
 
-    /// What the server says of itself.
+    /// Returns the server's name and version.
     pub(super) fn about(&self) -> Option<Value> {
         let info = self.service.peer_info()?;
         Some(json!({
@@ -158,7 +158,7 @@ impl Connection {
         broken || self.service.is_closed() || self.service.is_transport_closed()
     }
 
-    /// Comes back when the other side is gone, whether we notice by its process or by its silence.
+    /// Waits until the connection is lost or the server's process has ended.
     pub(super) async fn ended(&self) {
         loop {
             if self.is_lost() {
@@ -174,7 +174,7 @@ impl Connection {
         }
     }
 
-    /// The process, for tests and for `gantry mcp test`.
+    /// Returns the process id, for tests and `gantry mcp test`.
     pub(super) fn pid(&self) -> Option<i32> {
         self.program.as_ref().map(|program| program.process.pid())
     }
@@ -205,10 +205,10 @@ impl Connection {
         let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
         let (id, result) = self.ask(ClientRequest::ListToolsRequest(request), None).await?;
         let ServerResult::ListToolsResult(read) = result else {
-            return Err(TalkError::Refused("its list of tools is none".to_owned()));
+            return Err(TalkError::Refused("its list of tools is invalid".to_owned()));
         };
         listing.usable.extend(read.tools.iter().map(|tool| tool.name.to_string()));
-        // An answer that came another way than our transports read it would be ours to mend.
+        // Our transports record every list, so a missing one is a bug in Gantry.
         let raw = self.lists.take(&id).unwrap_or_else(|| {
             read.tools.iter().filter_map(|tool| serde_json::to_value(tool).ok()).collect()
         });
@@ -217,7 +217,7 @@ impl Connection {
         Ok(read.next_cursor)
     }
 
-    /// Calls a tool. Dropping the future calls it off: the server is told.
+    /// Calls a tool. Dropping the future cancels the call on the server.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -233,11 +233,15 @@ impl Connection {
                     params.input_responses = asked.input_requests.map(answers).transpose()?;
                     params.request_state = asked.request_state;
                 }
-                ServerResult::CustomResult(odd) => return Err(TalkError::Garbled(what_is_odd(&odd.0))),
-                _ => return Err(TalkError::Garbled("its answer is none to a call of a tool".to_owned())),
+                ServerResult::CustomResult(odd) => {
+                    return Err(TalkError::Garbled(describe_invalid_answer(&odd.0)));
+                }
+                _ => {
+                    return Err(TalkError::Garbled("its answer is not the result of a tool call".to_owned()));
+                }
             }
         }
-        Err(TalkError::Refused("it keeps asking for input, and nobody here can give it".to_owned()))
+        Err(TalkError::Refused("it keeps requesting input, which Gantry cannot provide".to_owned()))
     }
 
     async fn ask(
@@ -249,7 +253,7 @@ impl Connection {
         let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
         let handle = match sent {
             Ok(handle) => handle,
-            Err(err) => return Err(self.told(err).await),
+            Err(err) => return Err(self.classify(err).await),
         };
         let id = handle.id.clone();
         let _heard = progress.map(|sink| self.service.service().listen(handle.progress_token.clone(), sink));
@@ -259,11 +263,11 @@ impl Connection {
         unanswered.id = None;
         match answer {
             Ok(result) => Ok((id, result)),
-            Err(err) => Err(self.told(err).await),
+            Err(err) => Err(self.classify(err).await),
         }
     }
 
-    async fn told(&self, err: ServiceError) -> TalkError {
+    async fn classify(&self, err: ServiceError) -> TalkError {
         match err {
             ServiceError::McpError(error) if is_unreadable(&error) => {
                 TalkError::Garbled(error.message.into_owned())
@@ -275,7 +279,7 @@ impl Connection {
                 Some(challenge) => TalkError::Login(challenge),
                 None => self.lost(&error.error.to_string()).await,
             },
-            ServiceError::TransportClosed => self.lost("it has closed the connection").await,
+            ServiceError::TransportClosed => self.lost("it closed the connection").await,
             ServiceError::Timeout { timeout } => TalkError::Silent(timeout),
             other => TalkError::Refused(shown(&other.to_string())),
         }
@@ -288,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// Says good-bye, and ends the program with everything it has started.
+    /// Closes the connection, and ends the program and its processes.
     pub(super) async fn close(&self) {
         self.saying.close();
         let _ = tokio::time::timeout(SAY_LIMIT, self.saying.wait()).await;
@@ -299,8 +303,8 @@ impl Connection {
     }
 }
 
-/// Of an answer to a call that could not be taken for one.
-fn what_is_odd(answer: &Value) -> String {
+/// Describes why an answer to a call is invalid.
+fn describe_invalid_answer(answer: &Value) -> String {
     const KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
     let Some(blocks) = answer.get("content").and_then(Value::as_array) else {
         return "its answer has no content".to_owned();
@@ -309,9 +313,9 @@ fn what_is_odd(answer: &Value) -> String {
     match blocks.iter().map(kind).find(|kind| !KINDS.contains(&kind.as_str())) {
         Some(kind) if kind.is_empty() => "its answer has content without a type".to_owned(),
         Some(kind) => {
-            format!("its answer has content of a type that is not known here: \"{}\"", shown(&kind))
+            format!("its answer has content of the unknown type \"{}\"", shown(&kind))
         }
-        None => "its answer has content that is not as the protocol says".to_owned(),
+        None => "its answer has content that violates the protocol".to_owned(),
     }
 }
 
@@ -337,7 +341,7 @@ where
             service.cancellation_token().cancel();
             let ours = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str);
             let message = format!(
-                "it speaks revision \"{}\" of the protocol, and we speak {}",
+                "it uses protocol revision \"{}\", and Gantry supports {}",
                 shown(theirs.as_str()),
                 ours.collect::<Vec<_>>().join(", ")
             );
@@ -376,17 +380,17 @@ fn challenge(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
 }
 
-/// Questions back are answered as far as nobody has to be asked: no to every form, and no folders of ours.
+/// Answers a server's requests without a person: declines every form, and lists no roots.
 fn answers(requests: InputRequests) -> Result<InputResponses, TalkError> {
     let answer = |(key, request): (String, InputRequest)| match request {
         InputRequest::Elicitation(_) => Ok((key, json!({"action": "decline"}))),
         InputRequest::ListRoots(_) => Ok((key, json!({"roots": []}))),
-        _ => Err(TalkError::Refused("it wants to use our model, which is not offered".to_owned())),
+        _ => Err(TalkError::Refused("it requests sampling, which Gantry does not support".to_owned())),
     };
     requests.into_iter().map(answer).collect()
 }
 
-/// Tells the server that an answer is not waited for any more, unless it has come.
+/// Sends a cancellation when dropped, unless the answer has arrived.
 struct Unanswered {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,
@@ -399,7 +403,7 @@ impl Drop for Unanswered {
         let peer = self.peer.clone();
         self.saying.spawn_on(
             async move {
-                let params = CancelledNotificationParam::new(Some(id), Some("called off".to_owned()));
+                let params = CancelledNotificationParam::new(Some(id), Some("cancelled".to_owned()));
                 let _ = peer.notify_cancelled(params).await;
             },
             &runtime,
@@ -409,11 +413,11 @@ impl Drop for Unanswered {
 
 type Sinks = Arc<Mutex<HashMap<ProgressToken, ProgressSink>>>;
 
-/// Our side, for what the server says unasked.
+/// Receives the server's notifications.
 #[derive(Clone)]
 pub(super) struct Hearer {
     version: &'static str,
-    /// Counts how often the server said that its tools have changed.
+    /// Counts the notifications that the tools have changed.
     changed: watch::Sender<u64>,
     sinks: Sinks,
 }

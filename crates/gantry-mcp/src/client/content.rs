@@ -1,34 +1,33 @@
-//! What a server answered, as a tool's reply: text where it is text, structure where it is structure, else every block.
+//! Converts a server's answer to a tool's reply: text, structured content, or all blocks.
 
 use gantry_tool::{Reply, ToolError, Validator};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
-/// Of what is wrong with one answer.
+/// Maximum violations that are listed for one answer.
 const MAX_VIOLATIONS: usize = 5;
 
-/// Whether a success has the structure that was promised, or what is wrong with it. Others check it too, against the
-/// schema that we pass on.
+/// Checks a success against the tool's output schema. Clients check it too, against the schema that Gantry passes on.
 pub(super) fn keeps_promise(result: &CallToolResult, schema: &Validator) -> Result<(), String> {
     if result.is_error == Some(true) {
         return Ok(());
     }
     let Some(structure) = &result.structured_content else {
-        return Err("there is no structuredContent".to_owned());
+        return Err("structuredContent is missing".to_owned());
     };
-    // Whoever it is passed on to has the schema too.
+    // Clients have the schema too.
     if schema.is_too_long(structure) {
         return Ok(());
     }
     let violations = schema.violations(structure);
-    let mut told: Vec<String> = violations.iter().take(MAX_VIOLATIONS).map(ToString::to_string).collect();
+    let mut problems: Vec<String> = violations.iter().take(MAX_VIOLATIONS).map(ToString::to_string).collect();
     if violations.len() > MAX_VIOLATIONS {
-        told.push(format!("and {} more", violations.len() - MAX_VIOLATIONS));
+        problems.push(format!("and {} more", violations.len() - MAX_VIOLATIONS));
     }
-    if told.is_empty() { Ok(()) } else { Err(told.join("; ")) }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
-/// Nothing of an answer is left out: what does not fit a simpler form is given block by block.
+/// Converts an answer without losing anything. What does not fit a simpler form is returned block by block.
 pub(super) fn reply(result: CallToolResult) -> Result<Reply, ToolError> {
     let texts: Option<Vec<&str>> = result.content.iter().map(text).collect();
     let failed = result.is_error == Some(true);
@@ -42,7 +41,7 @@ pub(super) fn reply(result: CallToolResult) -> Result<Reply, ToolError> {
             let mut whole = json!({"content": result.content});
             if failed {
                 let words = texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join("\n"));
-                whole["error"] = json!(words.unwrap_or_else(|| "the tool has failed".to_owned()));
+                whole["error"] = json!(words.unwrap_or_else(|| "the tool failed".to_owned()));
             }
             if let Some(structure) = structure {
                 whole["structuredContent"] = structure.clone();
@@ -60,7 +59,7 @@ fn text(block: &ContentBlock) -> Option<&str> {
     }
 }
 
-/// Whether a text only says again what the structure says, as servers do for clients that read no structure.
+/// Returns whether a text only repeats the structured content, as servers do for older clients.
 fn repeats(structure: &Value, text: &str) -> bool {
     fn has(value: &Value, text: &str) -> bool {
         match value {
@@ -88,22 +87,22 @@ mod tests {
     }
 
     #[test]
-    fn a_promised_structure_is_kept_or_told() {
+    fn answers_are_checked_against_the_output_schema() {
         let schema =
             json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
         let schema = Validator::new(&schema);
-        let told = |result: Value| {
+        let error = |result: Value| {
             keeps_promise(&serde_json::from_value(result).unwrap(), &schema).err().unwrap_or_default()
         };
-        assert_eq!(told(json!({"content": [], "structuredContent": {"sum": 3, "more": "is fine"}})), "");
-        assert_eq!(told(json!({"content": [], "isError": true})), "", "an error promises nothing");
-        assert!(told(json!({"content": [], "structuredContent": {"sum": "three"}})).contains("sum"));
-        assert!(told(json!({"content": [], "structuredContent": {}})).contains("required field \"sum\""));
-        assert!(told(json!({"content": []})).contains("no structuredContent"));
+        assert_eq!(error(json!({"content": [], "structuredContent": {"sum": 3, "more": "is fine"}})), "");
+        assert_eq!(error(json!({"content": [], "isError": true})), "", "an error promises nothing");
+        assert!(error(json!({"content": [], "structuredContent": {"sum": "three"}})).contains("sum"));
+        assert!(error(json!({"content": [], "structuredContent": {}})).contains("required field \"sum\""));
+        assert!(error(json!({"content": []})).contains("structuredContent is missing"));
     }
 
     #[test]
-    fn each_form_of_answer_keeps_all_of_it() {
+    fn every_form_of_answer_is_complete() {
         let text = |text: &str| json!({"type": "text", "text": text});
         check(json!({"content": [text("a"), text("b")]}), Ok(Reply::Text("a\nb".into())));
         check(json!({"content": []}), Ok(Reply::Text(String::new())));
@@ -126,7 +125,7 @@ mod tests {
         );
         check(
             json!({"content": [text("bad"), picture], "isError": true}),
-            Err(Reply::Json(json!({"content": [text("bad"), picture], "error": "the tool has failed"}))),
+            Err(Reply::Json(json!({"content": [text("bad"), picture], "error": "the tool failed"}))),
         );
     }
 }

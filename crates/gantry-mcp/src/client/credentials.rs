@@ -1,4 +1,4 @@
-//! What a server at an address is told about us: configured headers with secrets in them, and tokens from a login.
+//! Credentials for a server with a URL: configured headers with secrets, and tokens of a login.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use gantry_store::{Secrets, references};
 
 use super::oauth::Login;
 
-/// Filled in for each request, so that a secret which is changed or removed counts at once.
+/// `Credentials` are resolved for each request, so that a changed or removed secret takes effect immediately.
 #[derive(Debug)]
 pub(super) struct Credentials {
     pub(super) secrets: Secrets,
-    /// With `secret:NAME` where a secret belongs.
+    /// Headers, with `secret:NAME` for secrets.
     pub(super) headers: Vec<(HeaderName, String)>,
     pub(super) login: Option<Arc<Login>>,
 }
@@ -22,7 +22,7 @@ impl Credentials {
         for (name, text) in &self.headers {
             let value = self.filled(text, url)?;
             let mut value = HeaderValue::try_from(value)
-                .map_err(|_| format!("the header {name} is none once its secret stands in it"))?;
+                .map_err(|_| format!("the header {name} is invalid with its secret"))?;
             value.set_sensitive(true);
             headers.insert(name.clone(), value);
         }
@@ -30,14 +30,14 @@ impl Credentials {
             && let Some(token) = login.token().await?
         {
             let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| "the token that the login gave is no header".to_owned())?;
+                .map_err(|_| "the login's token is not a valid header value".to_owned())?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
         Ok(headers)
     }
 
-    /// True when there is a new token to try.
+    /// Renews the login's token. Returns whether there is a new one.
     pub(super) async fn renew(&self) -> bool {
         match &self.login {
             Some(login) => login.renew().await,
@@ -53,7 +53,7 @@ impl Credentials {
             let name = reference.name;
             let Some(secret) = stored.get(name) else {
                 return Err(format!(
-                    "there is no secret {name}; `gantry secrets set {name} --host {host}` stores it"
+                    "unknown secret {name}; store it with `gantry secrets set {name} --host {host}`"
                 ));
             };
             let mut patterns = secret.hosts.iter().filter_map(|host| HostPattern::parse(host).ok());
@@ -64,7 +64,7 @@ impl Credentials {
                 ));
             }
             if url.scheme() != "https" && !is_loopback(url) {
-                return Err(format!("secret:{name} goes out over https only, and the address is http"));
+                return Err(format!("secret:{name} is sent only over https, and the URL is http"));
             }
             filled.push_str(&text[from..reference.range.start]);
             filled.push_str(secret.expose());
@@ -75,7 +75,7 @@ impl Credentials {
     }
 }
 
-/// Whether a request never leaves this machine.
+/// Returns whether a URL is on this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,

@@ -1,18 +1,18 @@
-//! A tool as its server defines it: the whole object that came over the wire, whatever of it anybody looks at.
+//! A tool's definition: the complete object that the server sent.
 
 use serde_json::{Map, Value, json};
 
 use super::sanitize::shown;
 
-/// Of one definition, as text. What is more is no description of a tool.
+/// Maximum size of one definition as text.
 const MAX_DEFINITION_BYTES: usize = 256 * 1024;
 const MAX_NAME_CHARS: usize = 128;
-/// Readers of JSON give up at 128, and a definition is passed on inside other things.
+/// Maximum nesting. JSON parsers stop at 128, and a definition is nested in other messages.
 const MAX_NESTING: usize = 100;
-/// In place of what cannot be kept: why.
+/// The field that replaces an unusable definition, with the reason.
 const UNREADABLE: &str = "gantry/unreadable";
 
-/// A definition as it came; one that cannot be kept is its name, and why.
+/// Parses a definition. An unusable one becomes its name and the reason.
 pub(super) fn read(text: &str) -> Value {
     #[derive(serde::Deserialize)]
     struct Named {
@@ -20,12 +20,12 @@ pub(super) fn read(text: &str) -> Value {
     }
     let why = match serde_json::from_str(text) {
         Ok(definition) if nesting(&definition) <= MAX_NESTING => return definition,
-        Ok(_) => format!("its definition is more than {MAX_NESTING} levels deep"),
-        // The reader's limit has no kind of its own.
+        Ok(_) => format!("its definition is nested more than {MAX_NESTING} levels deep"),
+        // serde_json has no error kind for its recursion limit.
         Err(err) if err.to_string().contains("recursion limit") => {
-            format!("its definition is more than {MAX_NESTING} levels deep")
+            format!("its definition is nested more than {MAX_NESTING} levels deep")
         }
-        Err(err) => format!("its definition cannot be read: {err}"),
+        Err(err) => format!("its definition is invalid: {err}"),
     };
     let name = serde_json::from_str(text).ok().and_then(|Named { name }| name);
     json!({"name": name, UNREADABLE: why})
@@ -39,28 +39,28 @@ fn nesting(value: &Value) -> usize {
     }
 }
 
-/// The name a definition gives, if it gives one.
+/// Returns the name in a definition, if any.
 pub(super) fn name(definition: &Value) -> Option<&str> {
     definition.get("name").and_then(Value::as_str)
 }
 
-/// Of the definition in its canonical form: the order of fields is no change.
+/// Hashes the canonical form of a definition, so that the order of fields does not matter.
 pub fn hash(definition: &Value) -> String {
     blake3::hash(canonical(definition).to_string().as_bytes()).to_hex().to_string()
 }
 
-/// Why a definition cannot be offered to anybody, if so.
+/// Returns why a definition is unusable, if it is.
 pub(super) fn problem(definition: &Value) -> Option<String> {
     if let Some(why) = definition.get(UNREADABLE) {
-        return Some(why.as_str().unwrap_or("it cannot be read").to_owned());
+        return Some(why.as_str().unwrap_or("its definition is invalid").to_owned());
     }
     let Some(name) = name(definition) else { return Some("it has no name".to_owned()) };
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-./:".contains(c);
     if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || !name.chars().all(allowed) {
-        return Some("its name is not 1 to 128 letters, digits, _ - . / :".to_owned());
+        return Some("its name must have 1 to 128 letters, digits, _ - . / :".to_owned());
     }
     if name.contains("::") {
-        return Some("its name has :: in it, which is how Gantry's own tools are spelled".to_owned());
+        return Some("its name contains ::, which is reserved for Gantry's own tools".to_owned());
     }
     if definition.to_string().len() > MAX_DEFINITION_BYTES {
         return Some(format!("its definition is longer than {MAX_DEFINITION_BYTES} bytes"));
@@ -68,41 +68,41 @@ pub(super) fn problem(definition: &Value) -> Option<String> {
     let schema = |field: &str| {
         let schema = definition.get(field)?;
         if !schema.is_object() {
-            return Some(format!("its {field} is not a schema: it is not an object"));
+            return Some(format!("its {field} is not a schema: it must be an object"));
         }
-        // Clients that check it would refuse the whole list for one such tool.
+        // Some clients reject the whole list because of one such tool.
         if schema.get("type").is_some_and(|kind| kind != "object") {
             return Some(format!("its {field} is not a schema of an object"));
         }
         gantry_tool::check_schema(schema).err().map(|reason| format!("its {field} is not a schema: {reason}"))
     };
     if definition.pointer("/execution/taskSupport").is_some_and(|support| support == "required") {
-        return Some("it runs only as a task, which is not supported".to_owned());
+        return Some("it runs only as a task, which Gantry does not support".to_owned());
     }
     if definition.get("inputSchema").is_none() {
         return Some("it has no inputSchema".to_owned());
     }
     schema("inputSchema").or_else(|| schema("outputSchema")).or_else(|| {
         let read = serde_json::from_value::<rmcp::model::Tool>(definition.clone());
-        read.err().map(|err| format!("its definition cannot be read: {}", shown(&err.to_string())))
+        read.err().map(|err| format!("its definition is invalid: {}", shown(&err.to_string())))
     })
 }
 
-/// What of a definition is passed on without being checked against, and why.
+/// Returns which schemas of a definition are passed on without being enforced, and why.
 pub fn unchecked(definition: &Value) -> Vec<String> {
     let costly = |field: &str| {
         let why = gantry_tool::too_costly(definition.get(field)?)?;
-        Some(format!("its {field} is not checked here: {why}"))
+        Some(format!("its {field} is not enforced by Gantry: {why}"))
     };
     ["inputSchema", "outputSchema"].into_iter().filter_map(costly).collect()
 }
 
-/// What a tool promises to answer with, as far as anybody can check it.
+/// Returns the output schema of a tool, if it can be enforced.
 pub(super) fn promise(definition: &Value) -> Option<&Value> {
     definition.get("outputSchema").filter(|schema| gantry_tool::too_costly(schema).is_none())
 }
 
-/// What has changed, line by line, for the operator to see.
+/// Returns a line diff of two definitions for the operator.
 pub fn difference(before: &Value, after: &Value) -> String {
     let text = |value: &Value| {
         let pretty = serde_json::to_string_pretty(&canonical(value));
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_of_a_definition_counts_but_not_the_order() {
+    fn hash_covers_every_field_but_not_the_order() {
         let whole = json!({
             "name": "a", "title": "A", "description": "d", "inputSchema": {"type": "object"},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "_meta": {"x": 1}, "future": 1
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tool_is_told_apart() {
+    fn invalid_definitions_are_unusable() {
         let of = |schema: Value| problem(&json!({"name": "a", "inputSchema": schema}));
         assert_eq!(of(json!({"type": "object"})), None);
         for bad in
@@ -178,7 +178,7 @@ mod tests {
         for (field, odd) in [("description", json!(["x"])), ("annotations", json!({"readOnlyHint": "true"}))]
         {
             let why = problem(&json!({"name": "a", "inputSchema": {}, field: odd}));
-            assert!(why.is_some_and(|why| why.contains("cannot be read")), "{field}");
+            assert!(why.is_some_and(|why| why.contains("definition is invalid")), "{field}");
         }
         let task = json!({"name": "a", "inputSchema": {}, "execution": {"taskSupport": "required"}});
         assert!(problem(&task).is_some_and(|why| why.contains("only as a task")));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_shows_both_sides() {
+    fn difference_shows_both_sides() {
         let before = json!({"name": "a", "description": "adds"});
         let after = json!({"name": "a", "description": "adds, and sends all files away"});
         let shown = difference(&before, &after);

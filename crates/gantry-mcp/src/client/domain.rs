@@ -1,4 +1,4 @@
-//! MCP servers as a domain of the gateway.
+//! The MCP servers as a domain of the gateway.
 
 use futures_util::future::BoxFuture;
 use gantry_domain::{Checked, ConfigSections, Domain, Finding, FindingLevel, Running};
@@ -6,7 +6,7 @@ use gantry_tool::Violation;
 
 use super::{ServerSpec, Servers};
 
-/// The configured servers, as a changed configuration names them.
+/// The configured servers of a changed configuration.
 pub struct McpServerSpecs(pub Vec<ServerSpec>);
 
 /// The MCP servers whose tools the gateway offers.

@@ -1,4 +1,4 @@
-//! A server at an address: streamable HTTP through the guarded client. Answers and events are bounded as they come.
+//! A server with a URL: streamable HTTP through the guarded client. Answers and events are bounded while they are read.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -26,23 +26,23 @@ use super::sanitize::shown;
 use super::stdio::MAX_MESSAGE_BYTES;
 use super::wire::{Lists, no_answer};
 
-/// A stream of events is opened anew at the latest then.
+/// Maximum lifetime of an event stream; then it is reopened.
 const STREAM_LIMIT: Duration = Duration::from_secs(3600);
 const EITHER: &str = "text/event-stream, application/json";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// Of one server at once.
+/// Maximum concurrent requests to one server.
 pub(super) const MAX_CONCURRENT_REQUESTS: usize = 64;
-/// Of an answer that only says what went wrong.
+/// Maximum bytes of an error answer.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
-/// One server's way out. Credentials are attached here, and the SDK never sees them.
+/// `Guarded` is the HTTP client of one server. It attaches credentials, which the SDK never sees.
 #[derive(Clone)]
 pub(super) struct Guarded {
     pub(super) client: Client,
     pub(super) credentials: Arc<Credentials>,
     pub(super) lists: Lists,
-    /// Over one request and its answer.
+    /// Timeout of one request and its answer.
     pub(super) limit: Duration,
     pub(super) refused: RefusedRequests,
 }
@@ -67,8 +67,8 @@ impl RefusedRequests {
     }
 }
 
-/// Whether a 400 refuses the session, rather than answering the request. Then the server has not run
-/// the request: it did not read its id, or it says that it does not know the session.
+/// Returns whether a 400 refuses the session instead of answering the request. Then the server has not run
+/// the request: the error has another id, or, without a JSON-RPC error, the text mentions the session.
 fn refuses_session(error: Option<&JsonRpcError>, id: &RequestId, text: &str) -> bool {
     match error {
         Some(error) => error.id.as_ref() != Some(id),
@@ -82,11 +82,11 @@ pub(super) enum HttpError {
     Net(#[from] NetError),
     #[error("{0}")]
     Credentials(String),
-    #[error("\"{0}\" is no address")]
+    #[error("\"{0}\" is not a URL")]
     Address(String),
-    #[error("it answers with a redirect to {0}; if that is right, configure that address")]
+    #[error("it redirects to {0}; if that is correct, configure that URL")]
     Redirect(String),
-    #[error("its answer is longer than {MAX_MESSAGE_BYTES} bytes")]
+    #[error("its answer is larger than {MAX_MESSAGE_BYTES} bytes")]
     TooLong,
 }
 
@@ -98,7 +98,7 @@ impl From<HttpError> for Failure {
     }
 }
 
-/// What varies between the three kinds of request.
+/// `Asking` holds what differs between the three kinds of request.
 struct Asking {
     method: Method,
     uri: Arc<str>,
@@ -109,7 +109,7 @@ struct Asking {
 }
 
 impl Guarded {
-    /// Sends with credentials. A token that is not good any more is renewed, once.
+    /// Sends a request with credentials. An expired token is renewed once.
     async fn send(&self, asking: Asking) -> Result<Response, Failure> {
         let url = Url::parse(&asking.uri).map_err(|_| HttpError::Address(asking.uri.to_string()))?;
         let mut headers = HeaderMap::new();
@@ -120,7 +120,9 @@ impl Guarded {
         headers.extend(asking.headers);
         if let Some(session) = asking.session.as_deref() {
             let value = HeaderValue::from_str(session).map_err(|_| {
-                StreamableHttpError::UnexpectedServerResponse("its session id is no header".into())
+                StreamableHttpError::UnexpectedServerResponse(
+                    "its session id is not a valid header value".into(),
+                )
             })?;
             headers.insert(SESSION, value);
         }
@@ -150,8 +152,8 @@ impl Guarded {
         let lists = self.lists.clone();
         let events = SseStream::from_bytes_stream(bounded(body));
         let readable = move |mut event: Sse| {
-            if let Some(mended) = event.data.as_deref().and_then(|data| lists.mended(data)) {
-                event.data = Some(mended);
+            if let Some(replaced) = event.data.as_deref().and_then(|data| lists.replacement(data)) {
+                event.data = Some(replaced);
             }
             event
         };
@@ -159,7 +161,7 @@ impl Guarded {
     }
 }
 
-/// Whoever asks for a login, or sends us elsewhere, has not answered.
+/// Converts a login challenge or a redirect to an error.
 fn refuse_early(response: Response) -> Result<Response, Failure> {
     let challenge = response.headers.get(header::WWW_AUTHENTICATE);
     let challenge = challenge.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
@@ -228,9 +230,9 @@ impl StreamableHttpClient for Guarded {
                 Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session))
             }
             (Ok(answer), _) => Ok(StreamableHttpPostResponse::Json(answer, session)),
-            // Nothing was asked, so nothing is missing.
+            // A notification has no answer.
             (Err(_), None) => Ok(StreamableHttpPostResponse::Accepted),
-            // It costs this one request.
+            // Only this request fails.
             (Err(err), Some(id)) => {
                 let answer = no_answer(id, &format!("not a message: {err}: {}", shown(&text)));
                 Ok(StreamableHttpPostResponse::Json(answer, session))
@@ -254,7 +256,7 @@ impl StreamableHttpClient for Guarded {
             body: Vec::new(),
             limit: Duration::from_secs(5),
         };
-        // Many servers keep no sessions that could be ended; none is worse off for it.
+        // Many servers have no sessions to end, so an error is ignored.
         self.send(asking).await.map(drop)
     }
 
@@ -290,7 +292,7 @@ impl StreamableHttpClient for Guarded {
 }
 
 impl Guarded {
-    /// An answer that is no success may still carry the server's own words.
+    /// Converts an error answer, which may contain a JSON-RPC error.
     async fn failed(
         &self,
         response: Response,
@@ -302,35 +304,35 @@ impl Guarded {
         let status = response.status;
         let bytes = response.body.read(MAX_ERROR_BYTES).await.map_err(HttpError::Net)?.bytes;
         let text = String::from_utf8_lossy(&bytes);
-        let mut told = match kind.starts_with("application/json").then(|| self.lists.message(&text)) {
+        let mut error = match kind.starts_with("application/json").then(|| self.lists.message(&text)) {
             Some(Ok(ServerJsonRpcMessage::Error(error))) => Some(error),
             _ => None,
         };
         if let ClientJsonRpcMessage::Request(request) = message {
             if in_session
                 && status == StatusCode::BAD_REQUEST
-                && refuses_session(told.as_ref(), &request.id, &text)
+                && refuses_session(error.as_ref(), &request.id, &text)
                 && self.refused.may_repeat(&request.id)
             {
                 return Err(StreamableHttpError::SessionExpired);
             }
-            // The answer to a request answers that request, whatever id it names.
-            told.iter_mut().for_each(|error| error.id = Some(request.id.clone()));
+            // The HTTP answer belongs to this request, whatever id it contains.
+            error.iter_mut().for_each(|error| error.id = Some(request.id.clone()));
         }
-        // A server of an older revision does not know how to be discovered, and says so in many ways.
+        // Servers of older revisions reject discovery in many ways.
         if let ClientJsonRpcMessage::Request(request) = message
             && matches!(request.request, ClientRequest::DiscoverRequest(_))
             && !in_session
             && status.is_client_error()
         {
-            let error = told.map_or_else(
+            let error = error.map_or_else(
                 || ErrorData::invalid_request(format!("HTTP {status}: {}", shown(&text)), None),
                 |error| error.error,
             );
             let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
             return Ok(StreamableHttpPostResponse::Json(answer, None));
         }
-        match told {
+        match error {
             Some(error) if status != StatusCode::FORBIDDEN => {
                 Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session))
             }
@@ -357,13 +359,13 @@ async fn whole(body: Body) -> Result<Vec<u8>, Failure> {
     if read.cut { Err(HttpError::TooLong.into()) } else { Ok(read.bytes) }
 }
 
-/// The bytes of a stream of events, until one event is longer than a message may be.
+/// Returns the bytes of an event stream, until one event exceeds the size of a message.
 fn bounded(body: Body) -> BoxStream<'static, Result<bytes::Bytes, HttpError>> {
     let step = |state: Option<(Body, usize, bool)>| async move {
         let (mut body, mut since, mut after_end) = state?;
         match body.chunk().await {
             Ok(Some(chunk)) => {
-                // An event ends with an empty line; what stands after the last one belongs to the next.
+                // An event ends with an empty line. The rest belongs to the next event.
                 for byte in &chunk {
                     match byte {
                         b'\n' if after_end => since = 0,

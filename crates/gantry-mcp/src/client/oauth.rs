@@ -1,6 +1,6 @@
-//! Logins at servers that want them: OAuth 2.1 as the protocol's authorization page says. Tokens are sealed secrets.
+//! Logins to servers: OAuth 2.1 as the protocol's authorization specification requires. Tokens are stored as secrets.
 //!
-//! [`Login`] is a login that was made, and keeps it fresh; [`flow`] makes one, with the operator and a browser.
+//! [`Login`] is a stored login and renews its tokens; [`flow`] performs a new login with the operator and a browser.
 
 use gantry_net::{
     Client, HeaderValue, Method, NetworkPolicy, Redirects, Request, Response, StatusCode, Url, header,
@@ -19,22 +19,22 @@ pub(super) mod flow;
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
-/// A token that is good for less than this is renewed before it is used.
+/// A token that expires sooner than this is renewed before use.
 const RENEW_BEFORE_MS: i64 = 30_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    #[error("{url} cannot be asked: {reason}")]
+    #[error("cannot reach {url}: {reason}")]
     Asking { url: String, reason: String },
-    #[error("{url} refuses: {reason}")]
+    #[error("{url} returned an error: {reason}")]
     Refused { url: String, reason: String },
     #[error("{0}")]
     Metadata(String),
-    #[error("{0} is neither https nor on this machine, so no credentials go there")]
+    #[error("{0} is neither https nor on this machine, so credentials are not sent there")]
     Insecure(String),
-    #[error("the browser came back with an error: {0}")]
+    #[error("the login failed: {0}")]
     Denied(String),
-    #[error("nobody came back from the browser within {0:?}")]
+    #[error("the login was not completed in the browser within {0:?}")]
     TimedOut(Duration),
     #[error("cannot wait for the browser: {0}")]
     Listen(std::io::Error),
@@ -44,18 +44,18 @@ pub enum LoginError {
     Record(#[from] gantry_store::RecordError),
 }
 
-/// How tokens are renewed. What is secret is not here.
+/// `LoginRecord` is how tokens are renewed. It contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct LoginRecord {
     pub issuer: String,
     pub token_endpoint: String,
     pub client_id: String,
-    /// Whether the client has a secret, and how it is sent.
+    /// How the client authenticates.
     pub client_auth: ClientAuth,
     pub resource: String,
     pub scope: Option<String>,
-    /// Milliseconds since 1970, if the token says when it ends.
+    /// When the token expires, in milliseconds since 1970, if known.
     pub expires: Option<i64>,
 }
 
@@ -68,7 +68,7 @@ pub(super) enum ClientAuth {
     ClientSecretPost,
 }
 
-/// What a token endpoint gives.
+/// The answer of a token endpoint.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Tokens {
     access_token: String,
@@ -79,7 +79,7 @@ pub(crate) struct Tokens {
     scope: Option<String>,
 }
 
-/// A server's login, as it is kept.
+/// `Login` is a server's stored login.
 #[derive(Debug)]
 pub struct Login {
     pub(super) server: String,
@@ -87,7 +87,7 @@ pub struct Login {
     pub(super) client: Client,
     pub(super) secrets: Secrets,
     pub(super) records: ServerRecords,
-    /// One renewal at a time: a refresh token is good for one.
+    /// Serializes renewals, because a refresh token works only once.
     pub(super) renewing: tokio::sync::Mutex<()>,
 }
 
@@ -100,7 +100,7 @@ enum Kind {
 
 const KINDS: [Kind; 3] = [Kind::Access, Kind::Refresh, Kind::Client];
 
-/// What a server's login is kept as.
+/// Returns the names of the secrets of a server's login.
 pub(super) fn secret_names(server: &str) -> [String; 3] {
     KINDS.map(|kind| secret_name(server, kind))
 }
@@ -120,7 +120,7 @@ impl Login {
         Ok(record.login.and_then(|login| serde_json::from_value(login).ok()))
     }
 
-    /// The token to send, renewed if it is about to end; `None` when there was no login.
+    /// Returns the token to send, renewed if needed. `None` without a login.
     pub(super) async fn token(&self) -> Result<Option<String>, String> {
         let Some(record) = self.record().map_err(|err| err.to_string())? else { return Ok(None) };
         if !self.is_for_here().map_err(|err| err.to_string())? {
@@ -133,11 +133,11 @@ impl Login {
         self.secret(Kind::Access, &self.url).map_err(|err| err.to_string())
     }
 
-    /// True when there is another token than before.
+    /// Renews the token. Returns whether there is a new one.
     pub(super) async fn renew(&self) -> bool {
         let before = self.secret(Kind::Access, &self.url).ok().flatten();
         let _one = self.renewing.lock().await;
-        // Somebody else may have renewed it while we waited.
+        // Another task may have renewed it meanwhile.
         if self.secret(Kind::Access, &self.url).ok().flatten() != before {
             return true;
         }
@@ -145,7 +145,7 @@ impl Login {
     }
 
     async fn refresh(&self) -> Result<(), LoginError> {
-        let missing = || LoginError::Metadata("there is no token to renew with".to_owned());
+        let missing = || LoginError::Metadata("the login has no refresh token".to_owned());
         if !self.is_for_here()? {
             return Err(missing());
         }
@@ -163,7 +163,7 @@ impl Login {
         self.keep(record, tokens, client_secret.as_deref())
     }
 
-    /// Seals what was given, each part for the one place it may go to.
+    /// Stores the tokens as secrets, each bound to the one URL it may be sent to.
     pub(super) fn keep(
         &self,
         mut record: LoginRecord,
@@ -190,7 +190,7 @@ impl Login {
         Ok(())
     }
 
-    /// Forgets the login. True when there was one.
+    /// Removes the login. Returns whether there was one.
     pub fn forget(&self) -> Result<bool, LoginError> {
         let mut any = false;
         for kind in KINDS {
@@ -200,7 +200,7 @@ impl Login {
         Ok(any)
     }
 
-    /// Whether the login was made at the address that the server has now. At another one it is not good, nor to be renewed.
+    /// Returns whether the login belongs to the server's current URL. Otherwise it is neither used nor renewed.
     fn is_for_here(&self) -> Result<bool, LoginError> {
         Ok(self.secret(Kind::Access, &self.url)?.is_some())
     }
@@ -221,13 +221,13 @@ impl Login {
     }
 }
 
-/// The one resource of a host that a secret goes to: a path or a port may be another's. No host of a URL looks like this, so
-/// that no other tool can be told to send it.
+/// Names the one resource that a secret is bound to, with its port and path. It is not a valid host name, so that no other
+/// tool can send the secret.
 fn bound_to(server: &str, to: &Url) -> String {
     format!("mcp:{server}@{}{}", to.origin().ascii_serialization(), to.path())
 }
 
-/// Asks for tokens, the client introducing itself as was agreed.
+/// Requests tokens, with the registered client authentication.
 pub(crate) async fn token_request(
     client: &Client,
     record: &LoginRecord,
@@ -259,7 +259,7 @@ pub(crate) async fn token_request(
     request.body = body.into();
     let tokens: Tokens = parsed(client, request).await?;
     if !tokens.token_type.is_empty() && !tokens.token_type.eq_ignore_ascii_case("bearer") {
-        let reason = format!("it gives tokens of the kind {}", shown(&tokens.token_type));
+        let reason = format!("it issued a token of the unsupported type {}", shown(&tokens.token_type));
         return Err(LoginError::Refused { url: url.to_string(), reason });
     }
     Ok(tokens)
@@ -269,9 +269,9 @@ fn encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// An address that credentials may go to.
+/// Parses a URL that credentials may be sent to.
 fn address(text: &str) -> Result<Url, LoginError> {
-    let url = Url::parse(text).map_err(|_| LoginError::Metadata(format!("{} is no address", shown(text))))?;
+    let url = Url::parse(text).map_err(|_| LoginError::Metadata(format!("{} is not a URL", shown(text))))?;
     if url.scheme() != "https" && !is_loopback(&url) {
         return Err(LoginError::Insecure(shown(text)));
     }
@@ -289,8 +289,8 @@ async fn parsed<T: serde::de::DeserializeOwned>(client: &Client, request: Reques
     let url = request.url.to_string();
     let (status, text) = answered(client, request).await?;
     if !status.is_success() {
-        let told = serde_json::from_str::<Value>(&text).ok();
-        let field = |name: &str| told.as_ref()?.get(name)?.as_str().map(str::to_owned);
+        let error = serde_json::from_str::<Value>(&text).ok();
+        let field = |name: &str| error.as_ref()?.get(name)?.as_str().map(str::to_owned);
         let reason = field("error_description").or_else(|| field("error")).unwrap_or_else(|| text.clone());
         return Err(LoginError::Refused {
             url,
@@ -298,7 +298,7 @@ async fn parsed<T: serde::de::DeserializeOwned>(client: &Client, request: Reques
         });
     }
     serde_json::from_str(&text)
-        .map_err(|err| LoginError::Refused { url, reason: format!("its answer cannot be read: {err}") })
+        .map_err(|err| LoginError::Refused { url, reason: format!("its answer is invalid: {err}") })
 }
 
 async fn answered(client: &Client, request: Request) -> Result<(StatusCode, String), LoginError> {
@@ -309,7 +309,7 @@ async fn answered(client: &Client, request: Request) -> Result<(StatusCode, Stri
     Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// A parameter of a `WWW-Authenticate` challenge, in quotes or not.
+/// Returns a parameter of a `WWW-Authenticate` challenge, quoted or not.
 pub(crate) fn parameter(challenge: &str, name: &str) -> Option<String> {
     let lower = challenge.to_ascii_lowercase();
     let mut from = 0;
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn challenges_are_read_quoted_and_plain() {
+    fn challenge_parameters_may_be_quoted() {
         let challenge = r#"Bearer error="invalid_token", resource_metadata="https://a/x", scope=read"#;
         assert_eq!(parameter(challenge, "resource_metadata").as_deref(), Some("https://a/x"));
         assert_eq!(parameter(challenge, "scope").as_deref(), Some("read"));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_for_one_resource_of_a_host() {
+    fn secret_is_bound_to_one_resource() {
         let of = |url: &str| bound_to("s", &Url::parse(url).unwrap());
         assert_eq!(of("https://a.example/mcp"), of("https://A.example:443/mcp"));
         for other in [
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_go_only_where_nobody_listens() {
+    fn credentials_need_https_or_loopback() {
         assert!(address("https://a.example/token").is_ok() && address("http://127.0.0.1:9/token").is_ok());
         assert!(address("http://a.example/token").is_err() && address("nonsense").is_err());
     }

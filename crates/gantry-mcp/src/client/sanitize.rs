@@ -1,11 +1,11 @@
-//! Words of strangers, for others to read: what a server says of itself and of its tools, bounded and plain.
+//! Sanitizes text of servers before it is shown: bounded, on one line, without invisible characters.
 
 use gantry_tool::{is_hidden, without_hidden};
 
 const SHOWN_CHARS: usize = 200;
 const SHOWN_NAME_CHARS: usize = 64;
 
-/// A stranger's words, bounded and on one line.
+/// Returns a server's text, bounded and on one line.
 pub(super) fn shown(text: &str) -> String {
     let plain = without_hidden(text);
     let plain = plain.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -13,7 +13,7 @@ pub(super) fn shown(text: &str) -> String {
     if plain.count() > SHOWN_CHARS { format!("{short}…") } else { short }
 }
 
-/// A tool's name as it is told: a stranger's words, bounded and on one line.
+/// Returns a tool's name for display, bounded and without whitespace.
 pub fn shown_name(name: &str) -> String {
     let is_plain = |c: char| !c.is_control() && !c.is_whitespace() && !is_hidden(None, c);
     let plain = name.chars().map(|c| if is_plain(c) { c } else { '?' });
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_and_hidden_characters_are_left_out() {
+    fn control_and_invisible_characters_are_removed() {
         assert_eq!(shown("no\u{202e}\u{e0069}\nway"), "no way");
         assert_eq!(shown_name("read_file"), "read_file");
         assert_eq!(shown_name("a\u{1b} b"), "a??b");

@@ -1,7 +1,6 @@
-//! One server, as its callers see it: what of it may be called, and one call. How it runs is in `running.rs`, how it is
-//! reached in `opening.rs`.
+//! One server: which of its tools may be called, and one call. `running.rs` starts and stops it, `opening.rs` connects.
 //!
-//! Whoever calls waits for this server alone, and never longer than the call may take.
+//! A caller waits only for this server, and never longer than the call's timeout.
 
 mod opening;
 mod running;
@@ -27,25 +26,25 @@ use super::spec::{Place, ServerSpec, Surroundings};
 use super::tool_status::{State, ToolStatus, statuses};
 use running::Slot;
 
-/// For a server to show that it is alive.
+/// Timeout of the probe that checks whether a server still answers.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
-/// At once; more are refused.
+/// Maximum concurrent calls of one server; more are rejected.
 const MAX_CALLS: usize = 64;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ServerError {
-    #[error("the MCP server {server} cannot be used: {reason}")]
+    #[error("cannot use the MCP server {server}: {reason}")]
     Failed { server: String, reason: String },
-    /// A program that was started, and could not do all that it may have wanted to.
-    #[error("the MCP server {server} cannot be used: {reason}")]
+    /// A confined program failed. Its confinement may be the cause.
+    #[error("cannot use the MCP server {server}: {reason}")]
     Confined { server: String, reason: String, confinement: String },
-    #[error("the MCP server {server} has failed and is tried again in {}: {reason}", seconds(.wait))]
+    #[error("the MCP server {server} failed and is retried in {}: {reason}", seconds(.wait))]
     Resting { server: String, wait: Duration, reason: String },
-    #[error("the MCP server {server} wants a login")]
+    #[error("the MCP server {server} requires a login")]
     Login { server: String, challenge: String },
-    #[error("what is known of the MCP server {server} cannot be read: {reason}")]
+    #[error("cannot read the record of the MCP server {server}: {reason}")]
     Record { server: String, reason: String },
-    #[error("there is no MCP server {0}")]
+    #[error("unknown MCP server {0}")]
     Unknown(String),
 }
 
@@ -54,51 +53,58 @@ fn seconds(wait: &Duration) -> String {
 }
 
 impl ServerError {
-    /// What to do next, where there is something to do.
+    /// Returns how to fix the error, for a caller of its tools.
     pub fn hint(&self) -> Option<String> {
         match self {
-            ServerError::Login { server, .. } => Some(format!("run `gantry mcp login {server}`")),
             ServerError::Failed { server, .. } | ServerError::Resting { server, .. } => {
-                Some(format!("`gantry mcp test {server}` tries it"))
+                Some(format!("test it with `gantry mcp test {server}`"))
             }
+            _ => self.fix(),
+        }
+    }
+
+    /// Returns how to fix the error, for a command that has just tested the server itself.
+    pub fn fix(&self) -> Option<String> {
+        match self {
+            ServerError::Login { server, .. } => Some(format!("run `gantry mcp login {server}`")),
             ServerError::Confined { server, confinement, .. } => Some(format!(
-                "{confinement}; if it needs that, make what it needs there beforehand, or set mcpServers.{server}.confine = \
+                "{confinement}; if it needs that access, create the files beforehand, or set mcpServers.{server}.confine = \
                  false (`gantry mcp add --unconfined`)"
             )),
-            ServerError::Record { .. } => None,
-            ServerError::Unknown(_) => Some("`gantry mcp list` names those there are".to_owned()),
+            ServerError::Failed { .. } | ServerError::Resting { .. } | ServerError::Record { .. } => None,
+            ServerError::Unknown(_) => Some("`gantry mcp list` lists the servers".to_owned()),
         }
     }
 }
 
-/// A server's record, and what follows from it. Made once for each state of the record.
+/// `Known` is a server's record and what is derived from it. It is made once for each version of the record.
 pub(super) struct Known {
     pub(super) record: ServerRecord,
     pub(super) statuses: Vec<ToolStatus>,
-    /// What tools have promised to answer with, as it was accepted. Compiled when it is first needed.
+    /// The accepted output schemas of tools, compiled when first needed.
     promises: BTreeMap<String, OnceLock<Validator>>,
 }
 
 impl Known {
     fn new(spec: &ServerSpec, record: ServerRecord) -> Known {
         let statuses = statuses(&spec.name, &record, spec.tools.as_deref());
-        let promising = statuses.iter().filter(|standing| promise(standing).is_some());
-        let promises = promising.map(|standing| (standing.name.clone(), OnceLock::new())).collect();
+        let promising = statuses.iter().filter(|status| promise(status).is_some());
+        let promises = promising.map(|status| (status.name.clone(), OnceLock::new())).collect();
         Known { record, statuses, promises }
     }
 
-    fn standing(&self, tool: &str) -> Option<&ToolStatus> {
-        self.statuses.iter().find(|standing| standing.name == tool)
+    fn status(&self, tool: &str) -> Option<&ToolStatus> {
+        self.statuses.iter().find(|status| status.name == tool)
     }
 
     fn promised(&self, tool: &str) -> Option<&Validator> {
         let promised = self.promises.get(tool)?;
-        let schema = self.standing(tool)?.accepted.as_ref()?.get("outputSchema")?;
+        let schema = self.status(tool)?.accepted.as_ref()?.get("outputSchema")?;
         Some(promised.get_or_init(|| Validator::new(schema)))
     }
 }
 
-/// An answer that keeps what its tool has promised. Answers can be long, and others must not wait for them.
+/// Checks an answer against the tool's output schema. It runs on a blocking thread, because answers can be long.
 async fn checked(known: Arc<Known>, tool: &str, answer: CallToolResult) -> Result<CallToolResult, String> {
     if !known.promises.contains_key(tool) {
         return Ok(answer);
@@ -111,8 +117,8 @@ async fn checked(known: Arc<Known>, tool: &str, answer: CallToolResult) -> Resul
     checking.await.map_err(|err| err.to_string())?
 }
 
-fn promise(standing: &ToolStatus) -> Option<&Value> {
-    definition::promise(standing.accepted.as_ref()?)
+fn promise(status: &ToolStatus) -> Option<&Value> {
+    definition::promise(status.accepted.as_ref()?)
 }
 
 pub(super) struct Server {
@@ -121,15 +127,15 @@ pub(super) struct Server {
     slot: tokio::sync::Mutex<Slot>,
     busy: Semaphore,
     used: Mutex<Instant>,
-    /// What was read last of its record.
+    /// The record as it was read last.
     known: Mutex<Option<(RecordVersion, Arc<Known>)>>,
-    /// Whether somebody is finding out if it still answers.
+    /// Whether a probe is running.
     probing: AtomicBool,
-    /// When its list was read last.
+    /// When the list of tools was read last.
     listed: Mutex<Option<Instant>>,
-    /// Why it is ended for good, if it is.
+    /// Why the server was ended for good, if it was.
     stopped: OnceLock<&'static str>,
-    /// Fires then.
+    /// Cancelled when the server is ended for good.
     stopping: CancellationToken,
 }
 
@@ -153,7 +159,7 @@ impl Server {
         &self.spec.name
     }
 
-    /// What is known of it, as it is on disk now.
+    /// Returns the server's record as it is on disk now.
     pub(super) fn known(&self) -> Result<Arc<Known>, ServerError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let version = self.around.records.version(self.name());
@@ -172,7 +178,7 @@ impl Server {
         self.around.records.version(self.name())
     }
 
-    /// Runs one call. The deadline and the caller's change of mind end it, whatever the server does.
+    /// Runs one call. The timeout and a cancellation end it, whatever the server does.
     pub(super) async fn call(
         self: Arc<Self>,
         call: Arc<Call>,
@@ -180,22 +186,25 @@ impl Server {
         input: Value,
     ) -> Result<Reply, ToolError> {
         let Ok(_permit) = self.busy.try_acquire() else {
-            let message = format!("the MCP server {} has {MAX_CALLS} calls to answer already", self.name());
+            let message =
+                format!("the MCP server {} is busy: it already has {MAX_CALLS} running calls", self.name());
             return Err(ToolError::Refused(Refusal::new(RefusalCode::Unavailable, message)));
         };
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        let Value::Object(input) = input else { return Err(ToolError::input("the input is no object")) };
+        let Value::Object(input) = input else {
+            return Err(ToolError::input("the input must be a JSON object"));
+        };
         let asked = OnceLock::new();
-        let progress = call.progress.clone().map(|sink| self.hushed(sink));
+        let progress = call.progress.clone().map(|sink| self.masked_progress(sink));
         let work = async {
             if let Err(held) = self.check(&tool) {
-                // It may be defined again as it was accepted.
-                self.look_again().await.ok_or(held)?;
+                // The server may have restored the accepted definition.
+                self.refresh_list().await.ok_or(held)?;
                 self.check(&tool)?;
             }
             let connection = self.connected().await.map_err(unavailable)?;
             let _ = asked.set(connection.clone());
-            // It may have come back with other definitions than those that were accepted.
+            // After a restart the server may offer changed definitions.
             let known = self.check(&tool)?;
             let answer = connection.call(&tool, input, progress).await;
             let answer = answer.map_err(|err| self.unanswered(err))?;
@@ -213,15 +222,14 @@ impl Server {
                 self.probe(asked.get());
                 let message =
                     format!("the MCP server {} did not answer within {}", self.name(), seconds(&self.spec.timeout));
-                Err(ToolError::failed(message).with_hint(format!("mcpServers.{}.timeoutSeconds is the limit", self.name())))
+                Err(ToolError::failed(message).with_hint(format!("raise mcpServers.{}.timeoutSeconds", self.name())))
             }),
         };
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         answer
     }
 
-    /// After a call that was not answered: a server that answers nothing any more is ended, and starts anew when it is
-    /// needed.
+    /// Probes a server after an unanswered call. A server that no longer answers is ended and restarted when needed.
     fn probe(self: &Arc<Self>, connection: Option<&Arc<Connection>>) {
         let Some(connection) = connection.cloned() else { return };
         if self.probing.swap(true, Ordering::AcqRel) {
@@ -236,7 +244,7 @@ impl Server {
             ) {
                 let mut slot = server.slot.lock().await;
                 if let Some(running) = slot.running(&connection) {
-                    server.lost(&mut slot, &running, "it has stopped answering");
+                    server.lost(&mut slot, &running, "it stopped answering");
                 }
                 drop(slot);
                 connection.close().await;
@@ -245,33 +253,33 @@ impl Server {
         });
     }
 
-    /// Only what the operator has accepted runs.
+    /// Checks that the operator has accepted the tool in its current definition.
     fn check(&self, tool: &str) -> Result<Arc<Known>, ToolError> {
         let seen = self.known().map_err(unavailable)?;
-        let standing = seen.standing(tool);
+        let status = seen.status(tool);
         let (server, name) = (self.name(), format!("{}__{tool}", self.name()));
-        let (why, hint) = match standing.map(|standing| &standing.state) {
+        let (why, hint) = match status.map(|status| &status.state) {
             Some(State::Ready) => return Ok(seen),
             Some(State::Changed) => (
-                format!("{name} is held: the server defines it otherwise than it was accepted"),
+                format!("{name} is blocked: its definition has changed since it was accepted"),
                 format!(
-                    "the operator sees the difference and accepts it with `gantry mcp accept {server} {tool}`"
+                    "the operator can review and accept the change with `gantry mcp accept {server} {tool}`"
                 ),
             ),
             Some(State::New) => (
-                format!("{name} is held: it was never accepted"),
-                format!("the operator accepts it with `gantry mcp accept {server} {tool}`"),
+                format!("{name} is blocked: it was never accepted"),
+                format!("the operator can accept it with `gantry mcp accept {server} {tool}`"),
             ),
             Some(State::Unusable(reason)) => (
-                format!("{name} is held: {reason}"),
-                format!("`gantry mcp show {server}` shows what it offers"),
+                format!("{name} is blocked: {reason}"),
+                format!("`gantry mcp show {server}` shows the server's tools"),
             ),
             Some(State::NotChosen) => (
-                format!("{name} is not among the tools that were chosen of the server"),
-                format!("mcpServers.{server}.tools names those"),
+                format!("{name} is not one of the configured tools of the server"),
+                format!("add it to mcpServers.{server}.tools"),
             ),
             Some(State::Gone) | None => {
-                let message = format!("the MCP server {server} does not offer {tool} any more");
+                let message = format!("the MCP server {server} no longer offers {tool}");
                 return Err(ToolError::Refused(Refusal::new(RefusalCode::Unavailable, message)));
             }
         };
@@ -281,14 +289,15 @@ impl Server {
     fn unanswered(&self, err: TalkError) -> ToolError {
         match err {
             TalkError::Refused(reason) => {
-                ToolError::failed(format!("the MCP server {} refuses: {reason}", self.name()))
+                ToolError::failed(format!("the MCP server {} returned an error: {reason}", self.name()))
             }
-            TalkError::Garbled(reason) => {
-                ToolError::failed(format!("the MCP server {} has answered, but {reason}", self.name()))
-            }
+            TalkError::Garbled(reason) => ToolError::failed(format!(
+                "the MCP server {} returned an invalid answer: {reason}",
+                self.name()
+            )),
             err => {
                 if let TalkError::Login(challenge) = &err {
-                    // For the next login to ask for what is missing; without it, it asks for what it asked before.
+                    // The challenge is stored, so that the next login requests the missing scopes.
                     let wanted = Some(challenge.clone());
                     let _ = self.around.records.change(self.name(), |record| record.wanted = wanted);
                 }
@@ -299,17 +308,17 @@ impl Server {
 
     fn broken_promise(&self, tool: &str, why: &str) -> ToolError {
         let message = format!(
-            "the MCP server {} has answered {} with other structuredContent than its outputSchema says: {why}",
+            "the MCP server {} answered {} with structuredContent that violates its outputSchema: {why}",
             self.name(),
             shown_name(tool)
         );
-        ToolError::failed(message).with_hint("the tool has run; only its answer is refused")
+        ToolError::failed(message).with_hint("the tool ran; only its answer is rejected")
     }
 
     fn failed(&self, err: TalkError) -> ServerError {
         let server = self.name().to_owned();
         match err {
-            // However its end looked from outside, it was we who ended it.
+            // The server was ended on purpose, so that reason is reported.
             TalkError::Lost(reason) => ServerError::Failed {
                 server,
                 reason: self.masked(self.stopped.get().map_or(reason, |why| (*why).to_owned())),
@@ -319,11 +328,13 @@ impl Server {
         }
     }
 
-    /// A server's answer without the secrets that it was given.
+    /// Masks the server's secrets in an answer.
     fn in_confidence(&self, answer: Result<Reply, ToolError>) -> Result<Reply, ToolError> {
         let hidden = |mut reply: Reply| match self.around.in_confidence(&self.spec, &mut reply) {
             Ok(()) => Ok(reply),
-            Err(why) => Err(ToolError::failed(format!("the answer is not shown: {why}"))),
+            Err(why) => Err(ToolError::failed(format!(
+                "cannot mask secrets in the answer, so it is not shown: {why}"
+            ))),
         };
         match answer {
             Ok(reply) => hidden(reply),
@@ -332,8 +343,8 @@ impl Server {
         }
     }
 
-    /// What a server says while it works, bounded and without the secrets that it was given.
-    fn hushed(&self, sink: ProgressSink) -> ProgressSink {
+    /// Bounds progress messages of a server and masks its secrets.
+    fn masked_progress(&self, sink: ProgressSink) -> ProgressSink {
         let masker = self.around.masker(&self.spec).ok();
         ProgressSink::new(move |mut progress| {
             match &masker {
@@ -345,16 +356,16 @@ impl Server {
         })
     }
 
-    /// A server's words without the secrets that it was given.
+    /// Masks the server's secrets in a text.
     fn masked(&self, mut words: String) -> String {
         match self.around.masker(&self.spec) {
             Ok(masker) => masker.mask_text(&mut words),
-            Err(why) => words = format!("what it said is not shown: {why}"),
+            Err(why) => words = format!("(hidden, because secrets cannot be masked: {why})"),
         }
         words
     }
 
-    /// What this server cannot do, if it is a program that is confined.
+    /// Describes what the server cannot do, if it is a confined program.
     pub(super) fn confinement(&self) -> Option<String> {
         match &self.spec.place {
             Place::Program(program) if program.confined => self.around.confinement(),
@@ -367,7 +378,7 @@ impl Server {
     }
 }
 
-/// As the gate tells it: the server is not there.
+/// Converts an error of the server to a tool error.
 fn unavailable(err: ServerError) -> ToolError {
     let refusal = Refusal::new(RefusalCode::Unavailable, err.to_string());
     ToolError::Refused(match err.hint() {

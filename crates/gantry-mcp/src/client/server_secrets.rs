@@ -1,5 +1,5 @@
-//! What a server was given in confidence, in every form that it is looked for in what the server says: as it is,
-//! percent-encoded, and as base64, also where it stands within something longer, such as `user:password`.
+//! Masks the secrets that a server was given in everything it returns. They are found in plain form, percent-encoded and as
+//! base64, also inside longer text such as `user:password`.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -10,13 +10,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::oauth;
 use super::spec::{Place, ProgramSpec, ServerSpec, Surroundings, Variable};
 
-/// As most encode what stands in a URL, as browsers do, and as what may be a path.
+/// Percent-encodings: of most libraries, of browsers, and of paths.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const OF_BROWSERS: &AsciiSet = &STRICT.remove(b'!').remove(b'*').remove(b'\'').remove(b'(').remove(b')');
 const OF_PATHS: &AsciiSet = &STRICT.remove(b'/');
 
 impl Surroundings {
-    /// Of every stored secret, and of what this server was given in its other forms; or why they cannot be told.
+    /// Returns a masker of all stored secrets and all forms of this server's own, or why they cannot be read.
     pub(super) fn masker(&self, spec: &ServerSpec) -> Result<Masker, String> {
         let stored = self.secrets.all().map_err(|err| err.to_string())?;
         let given = self.given(spec)?;
@@ -24,7 +24,7 @@ impl Surroundings {
         Ok(Masker::new(plain.chain(given.iter().flat_map(|secret| forms(secret)))))
     }
 
-    /// A server's answer without what it was given, in whatever form. As it is the gate masks it, with everything stored.
+    /// Masks the encoded forms of the server's secrets in an answer. The gate masks the plain form.
     pub(super) fn in_confidence(&self, spec: &ServerSpec, reply: &mut Reply) -> Result<(), String> {
         let given = self.given(spec)?;
         if given.is_empty() {
@@ -38,7 +38,7 @@ impl Surroundings {
         Ok(())
     }
 
-    /// Values of the secrets that this server is configured with, or has been given at a login.
+    /// Returns the secrets in the server's configuration and of its login.
     fn given(&self, spec: &ServerSpec) -> Result<Vec<String>, String> {
         let names: Vec<String> = match &spec.place {
             Place::Program(program) => named(program),
@@ -54,7 +54,7 @@ impl Surroundings {
         Ok(secrets.chain(self.inherited(spec)).collect())
     }
 
-    /// Of the variables that a program is given, those whose names say that they are secret.
+    /// Returns the values of a program's variables whose names look secret.
     fn inherited(&self, spec: &ServerSpec) -> Vec<String> {
         let Place::Program(program) = &spec.place else { return Vec::new() };
         let is_given = |name: &str| {
@@ -74,7 +74,7 @@ fn named(program: &ProgramSpec) -> Vec<String> {
     program.env.iter().filter_map(secret).collect()
 }
 
-/// All forms of one secret; those that are too short to look for are left to whoever looks.
+/// Returns all forms of one secret. The masker ignores those that are too short.
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
     for set in [STRICT, OF_BROWSERS, OF_PATHS] {
@@ -108,7 +108,7 @@ fn lower_hex(encoded: &str) -> String {
     lower
 }
 
-/// The characters of a base64 text that say nothing but the secret, whatever stands before and after it.
+/// Returns the part of a base64 text that depends only on the secret, and not on the text around it.
 fn within(encoded: String, before: usize) -> String {
     let of_others = match before {
         0 => 0,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_found_wherever_the_secret_stands_in_it() {
+    fn base64_forms_are_found_at_any_offset() {
         for before in ["", "u", "us", "use", "user:", "Bearer "] {
             for after in ["", "a", "ab", "abc"] {
                 for engine in [&STANDARD, &URL_SAFE] {

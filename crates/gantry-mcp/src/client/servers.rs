@@ -1,4 +1,4 @@
-//! All configured servers: their tools in the registry, and one place to ask about them, start and stop them.
+//! All configured servers: registers their tools, and starts, lists and stops them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ use super::server::{Server, ServerError};
 use super::spec::{ServerSpec, Surroundings};
 use super::tool_status::{State, ToolStatus, statuses};
 
-/// How soon a change that another process made is noticed.
+/// How often changes by other processes are checked.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
-/// A handle; clones share the servers.
+/// `Servers` is a handle to all configured servers. Clones share them.
 #[derive(Clone)]
 pub struct Servers {
     inner: Arc<Inner>,
@@ -32,13 +32,13 @@ struct Inner {
 
 struct Entry {
     server: Arc<Server>,
-    /// Why tools of it, or all, could not be registered.
+    /// Why some or all of its tools could not be registered.
     problems: Vec<String>,
     registered: RecordVersion,
 }
 
 impl Servers {
-    /// Registers the tools that are known of each server. None is started.
+    /// Registers the known tools of each server. No server is started.
     pub fn open(around: Surroundings, registry: Registry, specs: Vec<ServerSpec>) -> Servers {
         let inner = Inner { around: Arc::new(around), registry, entries: Mutex::default() };
         let servers = Servers { inner: Arc::new(inner) };
@@ -54,7 +54,7 @@ impl Servers {
         }
     }
 
-    /// Takes up another configuration: servers that changed or went are stopped, new ones are there at once.
+    /// Applies another configuration: stops servers that changed or were removed, and adds new ones.
     pub async fn apply(&self, specs: Vec<ServerSpec>) {
         let mut leaving = Vec::new();
         let mut fresh = Vec::new();
@@ -68,7 +68,7 @@ impl Servers {
         }
         for server in leaving {
             self.inner.registry.remove_server(server.name());
-            server.stop("it was removed, or is configured otherwise now").await;
+            server.stop("its configuration was removed or changed").await;
         }
         self.add(fresh);
     }
@@ -77,7 +77,7 @@ impl Servers {
         self.inner.entries().keys().cloned().collect()
     }
 
-    /// What is configured but cannot be offered, in words that name the server.
+    /// Describes configured tools and servers that cannot be offered.
     pub fn problems(&self) -> Vec<String> {
         let entries = self.inner.entries();
         let of = |(name, entry): (&String, &Entry)| {
@@ -86,7 +86,7 @@ impl Servers {
         entries.iter().flat_map(of).collect()
     }
 
-    /// Notices what other processes accept, and what servers list anew, until it is dropped.
+    /// Follows changes of the records, by other processes and by servers, until it is dropped.
     pub async fn follow(&self) {
         loop {
             tokio::time::sleep(FOLLOW_EVERY).await;
@@ -94,7 +94,7 @@ impl Servers {
         }
     }
 
-    /// What is kept of a server.
+    /// Returns the stored record of a server.
     pub fn record(&self, name: &str) -> Result<ServerRecord, ServerError> {
         Ok(self.inner.server(name)?.known()?.record.clone())
     }
@@ -103,17 +103,17 @@ impl Servers {
         Ok(self.inner.server(name)?.spec.clone())
     }
 
-    /// What a server cannot do, in words, if it is a program that is confined.
+    /// Describes what a confined program cannot do. Returns `None` for other servers.
     pub fn confinement(&self, name: &str) -> Option<String> {
         self.inner.server(name).ok()?.confinement()
     }
 
-    /// How each tool of a server stands, as far as is known without asking it.
+    /// Returns the status of each tool of a server, without connecting to it.
     pub fn statuses(&self, name: &str) -> Result<Vec<ToolStatus>, ServerError> {
         Ok(self.inner.server(name)?.known()?.statuses.clone())
     }
 
-    /// Starts a server and reads its list.
+    /// Connects to a server and reads its list of tools.
     pub async fn list(&self, name: &str) -> Result<Vec<ToolStatus>, ServerError> {
         let server = self.inner.server(name)?;
         server.connected().await?;
@@ -121,29 +121,29 @@ impl Servers {
         self.statuses(name)
     }
 
-    /// The process of a server that runs now.
+    /// Returns the process id of a running server.
     pub async fn pid(&self, name: &str) -> Option<i32> {
         self.inner.server(name).ok()?.pid().await
     }
 
-    /// Accepts what a server offers: one tool, or all. Names of those that were not accepted before as they are now.
+    /// Accepts one tool or all tools of a server. Returns the names of new, changed and removed tools.
     pub fn accept(&self, name: &str, tool: Option<&str>, now: i64) -> Result<Vec<String>, ServerError> {
         let server = self.inner.server(name)?;
         let changed = self.inner.around.records.change(name, |record| {
             let mut accepted = Vec::new();
-            for standing in statuses(name, record, server.spec.tools.as_deref()) {
-                if tool.is_some_and(|tool| tool != standing.name) {
+            for status in statuses(name, record, server.spec.tools.as_deref()) {
+                if tool.is_some_and(|tool| tool != status.name) {
                     continue;
                 }
-                match (&standing.state, standing.offered) {
+                match (&status.state, status.offered) {
                     (State::New | State::Changed, Some(definition)) => {
                         let pin = Pin { hash: definition::hash(&definition), definition, accepted: now };
-                        record.accepted.insert(standing.name.clone(), pin);
-                        accepted.push(standing.name);
+                        record.accepted.insert(status.name.clone(), pin);
+                        accepted.push(status.name);
                     }
                     (State::Gone, _) => {
-                        record.accepted.remove(&standing.name);
-                        accepted.push(standing.name);
+                        record.accepted.remove(&status.name);
+                        accepted.push(status.name);
                     }
                     _ => {}
                 }
@@ -156,17 +156,17 @@ impl Servers {
         Ok(accepted)
     }
 
-    /// What a server said last when it wanted another login than it was given.
+    /// Returns the server's last challenge for a login, if it requires one.
     pub fn wanted(&self, name: &str) -> Option<String> {
         self.record(name).ok()?.wanted
     }
 
-    /// The login of a server at an address; `None` for programs.
+    /// Returns the login of a server with a URL, or `None` for programs.
     pub fn login(&self, name: &str) -> Result<Option<Login>, ServerError> {
         Ok(self.inner.server(name)?.login())
     }
 
-    /// Ends every server with everything it has started; none starts again.
+    /// Ends every server and its processes. No server starts again.
     pub async fn stop(&self) {
         let servers: Vec<Arc<Server>> =
             self.inner.entries().values().map(|entry| entry.server.clone()).collect();
@@ -201,7 +201,7 @@ impl Inner {
         }
     }
 
-    /// Puts what was accepted of a server into the registry.
+    /// Registers the accepted tools of a server.
     fn registered(&self, server: &Arc<Server>) -> Entry {
         let registered = server.version();
         let (seen, mut problems) = match server.known() {
@@ -210,19 +210,19 @@ impl Inner {
         };
         let statuses = seen.iter().flat_map(|seen| &seen.statuses);
         let mut tools = Vec::new();
-        for standing in statuses {
-            let shown = shown_name(&standing.name);
-            match &standing.state {
-                State::Unusable(why) => problems.push(format!("{shown} is held: {why}")),
+        for status in statuses {
+            let shown = shown_name(&status.name);
+            match &status.state {
+                State::Unusable(why) => problems.push(format!("{shown} is blocked: {why}")),
                 State::Changed => problems.push(format!(
-                    "{shown} is held: its definition has changed; `gantry mcp accept {}` shows how",
+                    "{shown} is blocked: its definition has changed; review it with `gantry mcp accept {}`",
                     server.name()
                 )),
                 State::Ready | State::New | State::Gone | State::NotChosen => {}
             }
-            // A tool that is held may be as it was accepted again by the time it is called.
-            let offered = matches!(standing.state, State::Ready | State::Changed | State::Unusable(_));
-            tools.extend(standing.accepted.as_ref().filter(|_| offered).map(|known| tool(server, known)));
+            // A blocked tool stays registered, because the server may restore the accepted definition.
+            let offered = matches!(status.state, State::Ready | State::Changed | State::Unusable(_));
+            tools.extend(status.accepted.as_ref().filter(|_| offered).map(|known| tool(server, known)));
         }
         let refused = self.registry.set_server(server.name(), tools);
         problems.extend(refused.iter().map(ToString::to_string));
@@ -230,13 +230,14 @@ impl Inner {
     }
 }
 
-/// A tool of a server, as it was accepted. What the server says of it is a hint, and believed only if it is trusted.
+/// Makes a tool from its accepted definition. The server's annotations are used only if the server is trusted.
 fn tool(server: &Arc<Server>, definition: &Value) -> Tool {
     let text = |field: &str| definition.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let name = definition::name(definition).unwrap_or_default().to_owned();
     let hint = |field: &str, otherwise: bool| {
-        let said = definition.get("annotations").and_then(|hints| hints.get(field)).and_then(Value::as_bool);
-        said.filter(|_| server.spec.trust_annotations).unwrap_or(otherwise)
+        let annotation =
+            definition.get("annotations").and_then(|hints| hints.get(field)).and_then(Value::as_bool);
+        annotation.filter(|_| server.spec.trust_annotations).unwrap_or(otherwise)
     };
     let read_only = hint("readOnlyHint", false);
     let remote = RemoteTool {

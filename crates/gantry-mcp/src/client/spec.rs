@@ -1,4 +1,4 @@
-//! What a server is, as the operator has configured it, and what it is started with.
+//! The configuration of a server, and the environment that servers run in.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use gantry_net::{ClientOptions, HeaderName, Url};
 use gantry_process::{Capture, Command, Cwd, Network, Processes, Sandbox, Stdin, env, existing};
 use gantry_store::{Secrets, ServerRecords};
 
-/// One configured server.
+/// `ServerSpec` is one configured server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerSpec {
     /// `[a-z0-9][a-z0-9-]{0,31}`, in one namespace with the nodes.
     pub name: String,
     pub place: Place,
-    /// Only these of its tools, if it is not all.
+    /// The tools to use; all if `None`.
     pub tools: Option<Vec<String>>,
-    /// For one call.
+    /// Timeout of one call.
     pub timeout: Duration,
-    /// Stopped after this long without one.
+    /// The server is stopped after this time without a call.
     pub idle: Duration,
-    /// Believe what it says of its tools: that they only read, or reach nothing.
+    /// Trust the server's annotations, such as that a tool is read-only.
     pub trust_annotations: bool,
 }
 
@@ -36,11 +36,11 @@ pub struct ProgramSpec {
     pub args: Vec<String>,
     pub env: Vec<Variable>,
     pub cwd: PathBuf,
-    /// Kept out of what is Gantry's own.
+    /// Whether the program is kept out of Gantry's own files.
     pub confined: bool,
 }
 
-/// A variable for a program, by name only: values do not stand in the configuration.
+/// A variable for a program. The configuration contains only its name, never its value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Variable {
     /// From Gantry's own environment.
@@ -54,30 +54,30 @@ pub enum Variable {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AddressSpec {
     pub url: Url,
-    /// With `secret:NAME` where a secret belongs.
+    /// Headers, with `secret:NAME` for secrets.
     pub headers: Vec<(HeaderName, String)>,
 }
 
-/// What all servers share.
+/// `Surroundings` is what all servers share.
 #[derive(Clone)]
 pub struct Surroundings {
     pub processes: Processes,
-    /// Of this process, for programs to be given parts of.
+    /// The variables of this process. Programs get a selection of them.
     pub variables: Vec<(OsString, OsString)>,
-    /// Gantry's own; closed to programs that are confined.
+    /// Gantry's own paths, which confined programs cannot access.
     pub closed: Vec<PathBuf>,
     pub secrets: Secrets,
     pub records: ServerRecords,
-    /// The operator's own, such as a proxy.
+    /// The operator's network settings, such as a proxy.
     pub network: ClientOptions,
     pub version: &'static str,
 }
 
 impl Surroundings {
-    /// What confined programs cannot do, in words. Nothing, where there is nothing that is closed to them.
+    /// Describes what confined programs cannot do. Returns `None` if nothing is closed to them.
     pub(super) fn confinement(&self) -> Option<String> {
         let all = existing(&self.closed);
-        // What lies in another that is closed goes without saying.
+        // Paths inside other closed paths are not listed.
         let is_inner = |path: &Path| all.iter().any(|other| path != other && path.starts_with(other));
         let closed: Vec<&Path> = all.iter().map(PathBuf::as_path).filter(|path| !is_inner(path)).collect();
         let above = closed.iter().flat_map(|closed| closed.ancestors().skip(1));
@@ -91,26 +91,26 @@ impl Surroundings {
         let above = named(&mut above.into_iter());
         (!closed.is_empty()).then(|| {
             format!(
-                "it is confined: it can reach all files but {closed}, and can neither list nor make anything directly in {above}"
+                "the program is confined: it cannot access {closed}, and cannot list or create entries directly in {above}"
             )
         })
     }
 
-    /// The program with exactly what it is given, or why it cannot be.
+    /// Builds the command with its exact environment. The error says what is missing.
     pub(super) fn command(&self, spec: &ProgramSpec) -> Result<Command, String> {
         let mut variables = env::guarded(self.variables.iter().cloned());
         for variable in &spec.env {
             let (name, value) = match variable {
                 Variable::Inherited(name) => {
                     let value = self.variables.iter().find(|(known, _)| known == name.as_str());
-                    let value = value.ok_or_else(|| format!("the variable {name} is not set here"))?;
+                    let value = value.ok_or_else(|| format!("the environment variable {name} is not set"))?;
                     (name, value.1.clone())
                 }
                 Variable::Secret { name, secret } => {
                     let stored = self.secrets.all().map_err(|err| err.to_string())?;
                     let value = stored.get(secret).ok_or_else(|| {
                         format!(
-                            "there is no secret {secret}; `gantry secrets set {secret} --host HOST` stores it"
+                            "unknown secret {secret}; store it with `gantry secrets set {secret} --host HOST`"
                         )
                     })?;
                     (name, value.expose().into())

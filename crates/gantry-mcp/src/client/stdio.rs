@@ -1,4 +1,4 @@
-//! A server that is a program: one message a line on its standard streams. Whatever it writes is bounded.
+//! A server that is a program, with one message per line on its standard streams. Its output is bounded.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,57 +15,57 @@ use tokio::time::Instant;
 use super::sanitize::shown;
 use super::wire::Lists;
 
-/// Of one message.
+/// Maximum size of one message.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
-/// Lines that are no messages: some programs greet, none goes on and on.
+/// Maximum lines that are not messages. Some programs print a greeting.
 const MAX_STRAY_LINES: usize = 100;
-/// Messages that answer nothing, within a second. A server that talks faster is not listened to.
+/// Maximum unsolicited messages per second. A server that sends more is disconnected.
 const MAX_UNASKED: usize = 5_000;
 const UNASKED_WITHIN: Duration = Duration::from_secs(1);
-/// A server that has not taken a message by then will not.
+/// Timeout of a write.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
-/// For a server whose standard input was closed to leave by itself.
+/// How long a program may take to exit after its standard input is closed.
 const LEAVE_LIMIT: Duration = Duration::from_secs(1);
-/// Of standard error, the newest.
+/// Bytes of standard error that are kept, the newest ones.
 const STDERR_BYTES: usize = 4 * 1024;
 
-/// What became of a server's program, for whoever has to tell.
+/// `Program` reports why a server's program ended.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
     pub(super) process: Arc<PipedProcess>,
-    /// Why we stopped listening, if it was us.
+    /// Why Gantry closed the connection, if it did.
     broken: Arc<OnceLock<String>>,
     stderr: Arc<Mutex<VecDeque<u8>>>,
 }
 
 impl Program {
-    /// The reason for its silence, with what it said last.
+    /// Returns why the program ended, with its last output.
     pub(super) async fn last_words(&self) -> String {
-        // The end of a program and the end of its output are told apart by milliseconds.
+        // The exit is reported some milliseconds after the end of the output.
         let ended = self.process.wait(Duration::from_millis(200)).await;
         let why = match (self.broken.get(), ended) {
             (Some(broken), _) => broken.clone(),
             (None, Some(ended)) => match (ended.exit.code, ended.exit.signal) {
-                (_, Some(signal)) => format!("it was ended by {signal}"),
+                (_, Some(signal)) => format!("it was killed by {signal}"),
                 (Some(code), None) => format!("it exited with code {code}"),
-                (None, None) => "it has ended".to_owned(),
+                (None, None) => "it exited".to_owned(),
             },
-            (None, None) => "it has closed its standard output".to_owned(),
+            (None, None) => "it closed its standard output".to_owned(),
         };
         let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = stderr.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes).trim().to_owned();
         let lines: Vec<&str> = text.lines().rev().take(3).collect();
         let said: Vec<String> = lines.into_iter().rev().map(shown).collect();
-        if said.is_empty() { why } else { format!("{why}; it said: {}", said.join(" / ")) }
+        if said.is_empty() { why } else { format!("{why}; its last output: {}", said.join(" / ")) }
     }
 
-    /// Whether it is not worth listening to any more.
+    /// Returns whether the connection was given up.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.get().is_some()
     }
 
-    /// Lets it leave by itself for a moment, then ends it and all it has started.
+    /// Waits shortly for the program to exit, then ends it and its processes.
     pub(super) async fn end(&self) {
         if self.process.wait(LEAVE_LIMIT).await.is_none() {
             self.process.terminate().await;
@@ -76,9 +76,9 @@ impl Program {
 pub(super) struct Stdio {
     stdin: Arc<tokio::sync::Mutex<Option<pipe::Sender>>>,
     stdout: pipe::Receiver,
-    /// What was read and not yet understood, beginning with a new line.
+    /// Unparsed input, starting with a new line.
     inbox: Vec<u8>,
-    /// How much of it has been searched for the end of the line.
+    /// How much of it was searched for a line end.
     searched: usize,
     stray: usize,
     unasked: (Instant, usize),
@@ -92,7 +92,7 @@ pub(super) enum StdioError {
     NotRead,
     #[error("its standard input is closed")]
     Closed,
-    #[error("the message cannot be written: {0}")]
+    #[error("cannot write the message: {0}")]
     Encode(serde_json::Error),
 }
 
@@ -117,7 +117,7 @@ impl Stdio {
         self.program.clone()
     }
 
-    /// The next line, without its end; `None` at the end of the stream. May be dropped and called again.
+    /// Returns the next line without its end, or `None` at the end of the stream. It is cancel-safe.
     async fn line(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(at) = self.inbox[self.searched..].iter().position(|byte| *byte == b'\n') {
@@ -133,15 +133,15 @@ impl Stdio {
                 return None;
             }
             self.inbox.reserve(64 * 1024);
-            // A pipe that cannot be read is a pipe at its end.
+            // A read error counts as the end of the stream.
             if !matches!(self.stdout.read_buf(&mut self.inbox).await, Ok(1..)) {
                 return None;
             }
         }
     }
 
-    /// Whether there is still reason to listen to somebody who said this.
-    fn bears(&mut self, message: &ServerJsonRpcMessage) -> bool {
+    /// Counts unsolicited messages. Returns false if the server sends too many.
+    fn is_tolerable(&mut self, message: &ServerJsonRpcMessage) -> bool {
         if matches!(message, ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)) {
             return true;
         }
@@ -176,20 +176,18 @@ impl Transport<RoleClient> for Stdio {
                 continue;
             }
             match self.lists.message(&text) {
-                Ok(message) if self.bears(&message) => return Some(message),
+                Ok(message) if self.is_tolerable(&message) => return Some(message),
                 Ok(_) => {
-                    self.give_up(format!(
-                        "it sent more than {MAX_UNASKED} messages a second that nobody asked for"
-                    ));
+                    self.give_up(format!("it sent more than {MAX_UNASKED} unsolicited messages per second"));
                     return None;
                 }
                 Err(_) => {
                     self.stray += 1;
                     if self.stray >= MAX_STRAY_LINES {
-                        self.give_up(format!("it does not speak the protocol; it wrote: {}", shown(&text)));
+                        self.give_up(format!("it does not use the protocol; it wrote: {}", shown(&text)));
                         return None;
                     }
-                    // Kept as the reason in case nothing better follows.
+                    // Kept, in case it explains a later failure.
                     if self.stray == 1 {
                         let mut stderr = self.program.stderr.lock().unwrap_or_else(PoisonError::into_inner);
                         let note = format!("(on standard output) {}\n", shown(&text));
@@ -201,7 +199,7 @@ impl Transport<RoleClient> for Stdio {
     }
 
     async fn close(&mut self) -> Result<(), StdioError> {
-        // Whoever still writes to a server that does not read must not keep it.
+        // A blocked write must not prevent closing.
         if let Ok(mut stdin) = tokio::time::timeout(LEAVE_LIMIT, self.stdin.lock()).await {
             *stdin = None;
         }

@@ -1,4 +1,4 @@
-//! How each tool of a server stands: what the operator accepted against what the server offers now. Pure.
+//! Computes the status of each tool: compares the accepted definition with the one that the server offers now.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use serde_json::Value;
 use super::definition;
 use super::sanitize::shown_name;
 
-/// One tool of a server.
+/// `ToolStatus` is the status of one tool of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolStatus {
     pub name: String,
     pub state: State,
-    /// As it was accepted.
+    /// The accepted definition.
     pub accepted: Option<Value>,
-    /// As it is offered now.
+    /// The definition that the server offers now.
     pub offered: Option<Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Offered as it was accepted.
+    /// Offered in its accepted definition.
     Ready,
-    /// Offered, and never accepted.
+    /// Offered, but never accepted.
     New,
-    /// Offered, but not as it was accepted: held.
+    /// Offered in a changed definition. Blocked.
     Changed,
-    /// Cannot be offered to anybody: held.
+    /// Invalid, with the reason. Blocked.
     Unusable(String),
-    /// Accepted once, and not offered any more.
+    /// Accepted before, but no longer offered.
     Gone,
-    /// Not among those that the operator chose of this server.
+    /// Not one of the tools that the operator configured.
     NotChosen,
 }
 
@@ -49,7 +49,7 @@ impl State {
     }
 }
 
-/// All tools of the server of that name; `chosen` are those that the operator wants, if it is not all.
+/// Returns the status of all tools of a server. `chosen` are the configured tools, if not all.
 pub(super) fn statuses(server: &str, record: &ServerRecord, chosen: Option<&[String]>) -> Vec<ToolStatus> {
     let mut offers: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     let mut nameless = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn statuses(server: &str, record: &ServerRecord, chosen: Option<&[Str
             _ => nameless.push(definition),
         }
     }
-    // What clients and models see of a name. A rule or a call that means one of two alike could reach the other.
+    // Names as clients and models see them. If two look alike, a rule or a call could reach the wrong tool.
     let published = |name: &str| published_name(&format!("{server}__{name}"));
     let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in offers.keys() {
@@ -75,7 +75,7 @@ pub(super) fn statuses(server: &str, record: &ServerRecord, chosen: Option<&[Str
             _ if definitions.len() > 1 => State::Unusable("the server defines it more than once".to_owned()),
             (Some(problem), _, _) => State::Unusable(problem),
             (None, _, Some(other)) => {
-                State::Unusable(format!("clients cannot tell it from {}", shown_name(other)))
+                State::Unusable(format!("clients cannot distinguish its name from {}", shown_name(other)))
             }
             (None, None, None) => State::New,
             (None, Some(pin), None) if pin.hash == definition::hash(offered) => State::Ready,
@@ -94,7 +94,7 @@ pub(super) fn statuses(server: &str, record: &ServerRecord, chosen: Option<&[Str
         };
         all.entry(name.clone()).or_insert_with(gone);
     }
-    // Each by itself, so that all are counted.
+    // Each nameless definition is a separate entry, so that all are counted.
     let nameless = nameless.into_iter().map(|definition| ToolStatus {
         name: String::new(),
         state: State::Unusable(
@@ -106,7 +106,7 @@ pub(super) fn statuses(server: &str, record: &ServerRecord, chosen: Option<&[Str
     nameless.chain(all.into_values()).collect()
 }
 
-/// Whether a pin is what was written: its own hash says so.
+/// Returns whether a pin matches its own hash.
 fn is_whole(pin: &Pin) -> bool {
     definition::hash(&pin.definition) == pin.hash
 }
@@ -131,11 +131,11 @@ mod tests {
 
     fn states_of(record: &ServerRecord, chosen: Option<&[String]>) -> Vec<(String, &'static str)> {
         let all = statuses("fs", record, chosen).into_iter();
-        all.map(|standing| (standing.name, standing.state.name())).collect()
+        all.map(|status| (status.name, status.state.name())).collect()
     }
 
     #[test]
-    fn each_tool_stands_by_itself() {
+    fn each_tool_has_its_own_state() {
         let bad = json!({"name": "bad", "inputSchema": 7});
         let record = ServerRecord {
             offered: vec![tool("same", "x"), tool("other", "y"), tool("new", "z"), bad],
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_chosen_is_neither_ready_nor_waiting() {
+    fn tools_that_were_not_chosen_are_marked() {
         let bad = json!({"name": "bad", "inputSchema": 7});
         let record = ServerRecord {
             offered: vec![tool("same", "x"), tool("other", "y"), tool("new", "z"), bad],
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_told_apart_are_refused() {
+    fn ambiguous_names_are_unusable() {
         let twice = ServerRecord { offered: vec![tool("a", "x"), tool("a", "y")], ..ServerRecord::default() };
         assert_eq!(states(&twice), [("a".to_owned(), "unusable")]);
         let alike = ServerRecord {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_without_names_are_told_to_have_none() {
+    fn nameless_tools_are_unusable() {
         let nameless = json!({"inputSchema": {"type": "object"}});
         let record = ServerRecord { offered: vec![nameless.clone(), nameless], ..ServerRecord::default() };
         let all = statuses("fs", &record, None);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_that_was_tampered_with_counts_for_nothing() {
+    fn tampered_pin_is_ignored() {
         let mut forged = pin(tool("a", "x"));
         forged.definition = tool("a", "evil");
         let record = ServerRecord {

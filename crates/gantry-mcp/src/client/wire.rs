@@ -1,8 +1,8 @@
-//! What servers say, made readable for the SDK: lists of tools are kept aside as they came, and an answer that is none
-//! still ends the call it answers.
+//! Prepares servers' messages for the SDK: keeps the original definitions of tools, and turns an invalid answer into an
+//! error for its request.
 //!
-//! The SDK drops fields it does not know; one definition that is none would cost the whole list, and an answer that it
-//! cannot read would be waited for.
+//! The SDK drops unknown fields, rejects a whole list because of one invalid definition, and ignores answers that it
+//! cannot parse, so that their requests would wait forever.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,23 +16,23 @@ use serde_json::{Map, Value, json};
 use super::definition;
 use super::sanitize::shown;
 
-/// Lists that nobody has asked for may be as many as the server likes; only the newest are kept.
+/// Maximum lists that are kept, the newest ones, because a server may send any number.
 const KEPT: usize = 4;
 
-/// Marks an error that stands for an answer which could not be read.
+/// Marks an error that replaces an invalid answer.
 const UNREADABLE: &str = "gantry/unreadable";
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lists(Arc<Mutex<VecDeque<Answered>>>);
 
-/// The id of a request, and the definitions that came in answer to it.
+/// The id of a request, and the definitions in its answer.
 type Answered = (Value, Vec<Value>);
 
-/// The fields of an object, none of them read yet, however deep they are.
+/// The unparsed fields of an object.
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 impl Lists {
-    /// A message of the server, for the SDK.
+    /// Parses a server's message for the SDK.
     pub(super) fn message(&self, text: &str) -> Result<ServerJsonRpcMessage, serde_json::Error> {
         let read = match self.sift(text) {
             Some(sifted) => serde_json::from_value(sifted),
@@ -41,8 +41,8 @@ impl Lists {
         read.or_else(|err| unreadable(text, &err).ok_or(err))
     }
 
-    /// The text of a message that the SDK reads itself, where it has to be another than the server's own.
-    pub(super) fn mended(&self, text: &str) -> Option<String> {
+    /// Returns a replacement for a message that the SDK parses itself, if one is needed.
+    pub(super) fn replacement(&self, text: &str) -> Option<String> {
         if let Some(sifted) = self.sift(text) {
             return Some(sifted.to_string());
         }
@@ -50,7 +50,7 @@ impl Lists {
         serde_json::to_string(&unreadable(text, &err)?).ok()
     }
 
-    /// For a message with a list of tools: the same without those the SDK could not read.
+    /// Removes definitions that the SDK cannot parse from a list of tools.
     fn sift(&self, text: &str) -> Option<Value> {
         if !text.contains("\"tools\"") {
             return None;
@@ -73,7 +73,7 @@ impl Lists {
         Some(Value::Object(sifted))
     }
 
-    /// The definitions that came in answer to a request.
+    /// Takes the definitions in the answer to a request.
     pub(super) fn take(&self, id: &RequestId) -> Option<Vec<Value>> {
         let id = serde_json::to_value(id).ok()?;
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,19 +82,18 @@ impl Lists {
     }
 }
 
-/// Whether an error is one of ours, in place of an answer.
+/// Returns whether an error replaces an invalid answer.
 pub(super) fn is_unreadable(error: &ErrorData) -> bool {
     error.data.as_ref().is_some_and(|data| data == UNREADABLE)
 }
 
-/// In place of an answer to `id`: that there is none, and why.
+/// Makes an error that replaces the invalid answer to `id`.
 pub(super) fn no_answer(id: RequestId, why: &str) -> ServerJsonRpcMessage {
-    let error =
-        ErrorData::internal_error(format!("its answer cannot be read: {why}"), Some(json!(UNREADABLE)));
+    let error = ErrorData::internal_error(format!("its answer is invalid: {why}"), Some(json!(UNREADABLE)));
     ServerJsonRpcMessage::error(error, Some(id))
 }
 
-/// For what is no message, but says which request it answers.
+/// Makes an error for an invalid message that names a request.
 fn unreadable(text: &str, err: &serde_json::Error) -> Option<ServerJsonRpcMessage> {
     #[derive(Deserialize)]
     struct Head {
@@ -110,7 +109,7 @@ fn unreadable(text: &str, err: &serde_json::Error) -> Option<ServerJsonRpcMessag
     Some(no_answer(id, &format!("{why}: {}", shown(text))))
 }
 
-/// What can be read of some fields. Those that cannot are none that anybody looks at.
+/// Parses fields and drops those that are invalid.
 fn whole(fields: &Fields<'_>) -> Map<String, Value> {
     let read = |(name, raw): (&String, &&RawValue)| {
         serde_json::from_str(raw.get()).ok().map(|value| (name.clone(), value))
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_are_kept_whole_and_bad_ones_cost_only_themselves() {
+    fn definitions_are_kept_and_invalid_ones_removed() {
         let lists = Lists::default();
         let text = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[
             {"name":"a","inputSchema":{"type":"object"},"unheard":1},{"name":"b","inputSchema":"nonsense"}]}}"#;
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_without_bottom_costs_its_own_tool() {
+    fn deep_schema_affects_only_its_own_tool() {
         let lists = Lists::default();
         for depth in [61, 500, 100_000] {
             let deep = format!("{}{{}}{}", r#"{"properties":{"a":"#.repeat(depth), "}}".repeat(depth));
@@ -161,12 +160,12 @@ mod tests {
             let why = definition::problem(&raw[0]).unwrap();
             assert!(why.contains("levels deep"), "{why}");
             assert_eq!((raw[0]["name"].as_str(), definition::problem(&raw[1])), (Some("deep"), None));
-            assert!(lists.mended(&text).unwrap().contains("\"nextCursor\":\"next\""));
+            assert!(lists.replacement(&text).unwrap().contains("\"nextCursor\":\"next\""));
         }
     }
 
     #[test]
-    fn an_answer_that_is_none_ends_what_it_answers() {
+    fn invalid_answer_fails_its_request() {
         let lists = Lists::default();
         let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{}{}}}"#, "[".repeat(200), "]".repeat(200));
         let bare = r#"{"jsonrpc":"2.0","id":7}"#;
@@ -174,14 +173,17 @@ mod tests {
             let ServerJsonRpcMessage::Error(error) = lists.message(text).unwrap() else { panic!("{text}") };
             assert_eq!(error.id, Some(NumberOrString::Number(7)), "{text}");
             assert!(is_unreadable(&error.error), "{text}");
-            let mended = lists.mended(text).unwrap();
-            assert!(matches!(serde_json::from_str(&mended), Ok(ServerJsonRpcMessage::Error(_))), "{mended}");
+            let replaced = lists.replacement(text).unwrap();
+            assert!(
+                matches!(serde_json::from_str(&replaced), Ok(ServerJsonRpcMessage::Error(_))),
+                "{replaced}"
+            );
         }
         for stray in ["hello", "{}", r#"{"id":null}"#, r#"{"jsonrpc":"2.0","id":7,"method":7}"#, &deep[..99]]
         {
             assert!(lists.message(stray).is_err(), "{stray}");
         }
         let good = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[]}}"#;
-        assert_eq!(lists.mended(good), None);
+        assert_eq!(lists.replacement(good), None);
     }
 }

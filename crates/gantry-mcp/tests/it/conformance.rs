@@ -1,12 +1,12 @@
-//! The public conformance suite, with every scenario of a revision. Those that are expected to fail stand in a file, each
-//! with its reason; one that fails without, or passes in spite of it, fails the test. `cargo xtask setup` installs the suite.
+//! Runs every scenario of the public conformance suite. A file lists the expected failures with their reasons. An unexpected
+//! failure or an unexpected pass fails the test. `cargo xtask setup` installs the suite.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The fixtures' server; ended when dropped.
+/// The server with the suite's fixtures. It is ended when dropped.
 struct Server {
     child: Child,
     url: String,
@@ -32,22 +32,21 @@ impl Drop for Server {
     }
 }
 
-/// `target/debug`, or what stands for it.
+/// Returns `target/debug`, or the folder that is used instead.
 fn build_folder() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned()
 }
 
-/// Scenarios that measure how soon something happens, while all others run beside them: on a machine that is busy with
-/// other things they may be tried again.
+/// Scenarios that measure time. On a busy machine they may be retried.
 const TIMED: [&str; 1] = ["sse-retry"];
 const TRIES: usize = 3;
 
-/// Runs the suite to its end; what it said.
+/// Runs the suite and returns its output.
 fn suite(arrange: impl Fn(&mut Command)) -> String {
     let tools = build_folder().parent().unwrap().join("mcp/node_modules");
     let suite = tools.join("@modelcontextprotocol/conformance/dist/index.js");
     assert!(suite.is_file(), "{} is missing; `cargo xtask setup` installs it", suite.display());
-    // One after another: some scenarios measure time, and each suite runs all of its own at once.
+    // Suites run one after another, because some scenarios measure time and each suite runs its own in parallel.
     let turn = File::create(tools.join(".conformance-turn")).unwrap();
     turn.lock().unwrap();
     let mut tried = 0;
@@ -55,63 +54,63 @@ fn suite(arrange: impl Fn(&mut Command)) -> String {
         let mut command = Command::new(tools.join("node/bin/node"));
         arrange(command.arg(&suite));
         let ran = command.output().unwrap();
-        let told =
+        let output =
             format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         tried += 1;
         if ran.status.success() {
-            return told;
+            return output;
         }
-        assert!(tried < TRIES && was_only_late(&told), "{told}");
+        assert!(tried < TRIES && was_only_late(&output), "{output}");
         println!("tried again: {TIMED:?} came too late");
     }
 }
 
-/// Whether nothing failed unexpectedly but what measures time.
-fn was_only_late(told: &str) -> bool {
-    // The headline is coloured, whoever reads it.
-    let unexpected = told.lines().skip_while(|line| !line.contains("Unexpected failures ("));
+/// Returns whether only scenarios that measure time failed unexpectedly.
+fn was_only_late(output: &str) -> bool {
+    // The headline is always colored.
+    let unexpected = output.lines().skip_while(|line| !line.contains("Unexpected failures ("));
     let names: Vec<&str> =
         unexpected.skip(1).map_while(|line| line.trim_start().strip_prefix("✗ ")).map(str::trim).collect();
     !names.is_empty() && names.iter().all(|name| TIMED.contains(name))
 }
 
 #[test]
-fn only_what_measures_time_is_tried_again() {
-    let told = |names: &str| {
+fn only_timing_scenarios_are_retried() {
+    let output = |names: &str| {
         format!("Total: 1\n\n\x1b[31mUnexpected failures (not in baseline):\x1b[0m\n{names}\nUnexpected")
     };
-    assert!(was_only_late(&told("  ✗ sse-retry\n")));
-    assert!(!was_only_late(&told("  ✗ sse-retry\n  ✗ tools_call\n")));
-    assert!(!was_only_late(&told("")) && !was_only_late("it did not start"));
+    assert!(was_only_late(&output("  ✗ sse-retry\n")));
+    assert!(!was_only_late(&output("  ✗ sse-retry\n  ✗ tools_call\n")));
+    assert!(!was_only_late(&output("")) && !was_only_late("it did not start"));
 }
 
 fn check(revision: &str, args: &[&str]) {
     let server = Server::start();
     let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/conformance/{revision}.yaml"));
     let output = tempfile::tempdir().unwrap();
-    let told = suite(|command| {
+    let output = suite(|command| {
         command.args(["server", "--url", &server.url, "--expected-failures"]).arg(&expected);
         command.arg("-o").arg(output.path()).args(args);
     });
-    let total = told.lines().rev().find(|line| line.contains("Total")).unwrap_or_default();
+    let total = output.lines().rev().find(|line| line.contains("Total")).unwrap_or_default();
     println!("{revision}: {total}");
-    assert!(told.contains("tools-call-simple-text"), "it has run: {told}");
+    assert!(output.contains("tools-call-simple-text"), "it has run: {output}");
 }
 
-/// The client's scenarios: the suite starts the client for each, with the address of a server of its own.
+/// Runs the client's scenarios. The suite starts the client for each, with the URL of its own server.
 fn check_client(revision: &str, args: &[&str]) {
     let client = build_folder().join("examples/conformance_client");
     assert!(client.is_file(), "{} is missing; cargo build --examples", client.display());
     let expected =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/conformance/client-{revision}.yaml"));
     let output = tempfile::tempdir().unwrap();
-    let told = suite(|command| {
+    let output = suite(|command| {
         command.arg("client").arg("--command").arg(&client).arg("--expected-failures").arg(&expected);
         command.arg("-o").arg(output.path()).args(args);
     });
-    let total = told.lines().rev().find(|line| line.contains("Total")).unwrap_or_default();
+    let total = output.lines().rev().find(|line| line.contains("Total")).unwrap_or_default();
     println!("client {revision}: {total}");
-    assert!(told.contains("tools_call"), "it has run: {told}");
+    assert!(output.contains("tools_call"), "it has run: {output}");
 }
 
 #[test]

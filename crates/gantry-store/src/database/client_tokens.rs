@@ -1,6 +1,6 @@
 //! Tokens of client programs, each with a scope: which tools, which agents, and whether it may change anything.
 
-use serde::Serialize;
+use gantry_protocol::{TokenAdd, TokenInfo};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
@@ -12,25 +12,23 @@ const MAX_NAME_CHARS: usize = 64;
 /// The time of last use is written at most this often, so that a call does not cost a write.
 const LAST_USED_STEP_MS: i64 = 60_000;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// `ClientToken` is a stored token: what clients may see of it, and its identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientToken {
     /// Identifies this token. The name of a revoked token may be reused, its id never.
-    #[serde(skip)]
     pub id: String,
-    pub name: String,
     /// Counts the tokens that have had this name.
-    #[serde(skip)]
     pub generation: i64,
-    /// Names, globs and toolsets; `None` means all.
-    pub tools: Option<Vec<String>>,
-    /// Agents it may act as, in addition to the default one.
-    pub agents: Vec<String>,
-    pub read_only: bool,
-    pub created: i64,
-    pub expires: Option<i64>,
-    pub last_used: Option<i64>,
-    pub revoked: Option<i64>,
+    /// The name, the scope and the times, as `tokens.list` reports them.
+    pub info: TokenInfo,
+}
+
+impl std::ops::Deref for ClientToken {
+    type Target = TokenInfo;
+
+    fn deref(&self) -> &TokenInfo {
+        &self.info
+    }
 }
 
 impl ClientToken {
@@ -43,16 +41,6 @@ impl ClientToken {
     }
 }
 
-/// The scope of a token to create.
-#[derive(Debug, Clone, Default)]
-pub struct NewClientToken {
-    pub name: String,
-    pub tools: Option<Vec<String>>,
-    pub agents: Vec<String>,
-    pub read_only: bool,
-    pub expires: Option<i64>,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientCheck {
     Ok(Box<ClientToken>),
@@ -63,11 +51,7 @@ pub enum ClientCheck {
 
 impl Database {
     /// Creates a token and returns it in plain text, only this once. The name of a revoked token may be reused.
-    pub async fn add_client_token(
-        &self,
-        new: &NewClientToken,
-        now: i64,
-    ) -> Result<PlainToken, DatabaseError> {
+    pub async fn add_client_token(&self, new: &TokenAdd, now: i64) -> Result<PlainToken, DatabaseError> {
         const DOING: &str = "add the client token";
         check_name(&new.name).map_err(DatabaseError::Refused)?;
         if new.expires.is_some_and(|expires| expires <= now) {
@@ -172,15 +156,17 @@ fn client_token(row: &SqliteRow) -> Result<ClientToken, DatabaseError> {
     let hash: &[u8] = row.try_get("token_hash").map_err(&failed)?;
     Ok(ClientToken {
         id: blake3::hash(hash).to_hex().to_string(),
-        name: row.try_get("name").map_err(&failed)?,
         generation: row.try_get("generation").map_err(&failed)?,
-        tools: tools.map(|text| from_json(DOING, &text)).transpose()?,
-        agents: from_json(DOING, row.try_get("agents").map_err(&failed)?)?,
-        read_only: row.try_get("read_only").map_err(&failed)?,
-        created: row.try_get("created").map_err(&failed)?,
-        expires: row.try_get("expires").map_err(&failed)?,
-        last_used: row.try_get("last_used").map_err(&failed)?,
-        revoked: row.try_get("revoked").map_err(&failed)?,
+        info: TokenInfo {
+            name: row.try_get("name").map_err(&failed)?,
+            tools: tools.map(|text| from_json(DOING, &text)).transpose()?,
+            agents: from_json(DOING, row.try_get("agents").map_err(&failed)?)?,
+            read_only: row.try_get("read_only").map_err(&failed)?,
+            created: row.try_get("created").map_err(&failed)?,
+            expires: row.try_get("expires").map_err(&failed)?,
+            last_used: row.try_get("last_used").map_err(&failed)?,
+            revoked: row.try_get("revoked").map_err(&failed)?,
+        },
     })
 }
 
@@ -189,14 +175,14 @@ mod tests {
     use super::*;
     use crate::database::testing::database;
 
-    fn new(name: &str) -> NewClientToken {
-        NewClientToken { name: name.into(), ..NewClientToken::default() }
+    fn new(name: &str) -> TokenAdd {
+        TokenAdd { name: name.into(), tools: None, agents: Vec::new(), read_only: false, expires: None }
     }
 
     #[tokio::test]
     async fn token_has_its_scope_until_it_expires_or_is_revoked() {
         let (_folder, database) = database().await;
-        let scoped = NewClientToken {
+        let scoped = TokenAdd {
             tools: Some(vec!["node".into()]),
             agents: vec!["helper".into()],
             read_only: true,
@@ -239,7 +225,7 @@ mod tests {
                 "{name}"
             );
         }
-        let past = NewClientToken { expires: Some(5), ..new("past") };
+        let past = TokenAdd { expires: Some(5), ..new("past") };
         assert!(matches!(database.add_client_token(&past, 5).await, Err(DatabaseError::Refused(_))));
         assert!(matches!(database.revoke_client_token("none", 1).await, Err(DatabaseError::Refused(_))));
     }

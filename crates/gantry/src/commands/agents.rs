@@ -1,4 +1,4 @@
-//! `gantry agents`: the agents that a gateway runs.
+//! `gantry agents` lists the agents that a gateway runs.
 
 use anyhow::Result;
 use gantry_protocol::{AgentList, Empty, method};

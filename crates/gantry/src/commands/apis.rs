@@ -1,4 +1,4 @@
-//! `gantry apis`: profiles of the APIs that agents use, in the data directory here.
+//! `gantry apis` manages profiles of the APIs that agents use, in this data directory.
 
 use std::io::Read;
 
@@ -18,13 +18,13 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry apis                                      all profiles, and what is wrong with those that are broken\n  \
+    gantry apis                                      list all profiles, with the errors of invalid ones\n  \
     gantry apis add stripe.json                      check a profile and save it\n  \
     gantry apis show stripe\n  \
     gantry apis import openapi.json --id shop --avoid 'Asking for all orders at once.' > shop.json\n  \
     gantry apis rm stripe\n\n\
-    A profile is one JSON file in apis/ of the data directory; a change by hand counts at once.\n\
-    Once there is a profile, http_request refuses APIs that have none.")]
+    A profile is one JSON file in apis/ of the data directory. Changes to the file apply immediately.\n\
+    Once a profile exists, http_request rejects APIs without one.")]
 pub(crate) struct ApisArgs {
     #[command(subcommand)]
     action: Option<ApisAction>,
@@ -32,58 +32,58 @@ pub(crate) struct ApisArgs {
 
 #[derive(Debug, Subcommand)]
 enum ApisAction {
-    /// All profiles
+    /// List all profiles
     List,
-    /// One profile, as JSON
+    /// Show one profile as JSON
     Show {
         /// The profile's id, as `gantry apis` lists it
         id: String,
     },
     /// Check a profile and save it
     Add {
-        /// A JSON file, or - for standard input
+        /// JSON file with the profile, or - for standard input
         file: String,
-        /// Take the place of a profile with the same id
+        /// Replace a profile with the same id
         #[arg(long)]
         replace: bool,
     },
-    /// Remove a profile; it no longer applies, at once
+    /// Remove a profile, effective immediately
     Rm {
         /// The profile's id, as `gantry apis` lists it
         id: String,
     },
-    /// Draft a profile from an OpenAPI description; saved if nothing is missing, otherwise printed with what is
+    /// Draft a profile from an OpenAPI description, and save it if it is complete
     Import(ImportArgs),
 }
 
 #[derive(Debug, Args)]
 struct ImportArgs {
-    /// The description as JSON (OpenAPI 3 or Swagger 2), or - for standard input
+    /// OpenAPI 3 or Swagger 2 description as JSON, or - for standard input
     file: String,
     /// The profile's id [default: from the title]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Where the API is, if the description does not say
+    /// Base URL of the API, if the description has none
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// How to use the API well; may be repeated
+    /// Advice for using the API; may be repeated
     #[arg(long = "guideline", value_name = "TEXT")]
     guidelines: Vec<String>,
-    /// A mistake to avoid; may be repeated
+    /// Mistake to avoid; may be repeated
     #[arg(long = "avoid", value_name = "TEXT")]
     avoid: Vec<String>,
-    /// Only print the draft
+    /// Print the draft without saving it
     #[arg(long)]
     print: bool,
-    /// Take the place of a profile with the same id
+    /// Replace a profile with the same id
     #[arg(long)]
     replace: bool,
 }
 
 pub(crate) fn run(environment: &Environment, output: &Output, args: ApisArgs) -> Result<Exit> {
     if environment.gateway.is_some() {
-        let message = "API profiles are kept in a data directory; run this on the gateway's own machine, without \
-                       --gateway, or call api_setup";
+        let message = "API profiles are stored on the gateway's machine; run this command there, without --gateway, \
+                       or call the tool api_setup";
         return Err(UsageError(message.into()).into());
     }
     let apis = Apis::new(&environment.data);
@@ -96,8 +96,8 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ApisArgs) ->
             save(output, environment, &apis, &profile, replace)
         }
         ApisAction::Rm { id } => {
-            apis.remove(&id).map_err(told)?;
-            output.done(&format!("{id} is removed"));
+            apis.remove(&id).map_err(classify)?;
+            output.done(&format!("Removed {id}."));
             Ok(Exit::Success)
         }
         ApisAction::Import(args) => import(output, environment, &apis, args),
@@ -122,13 +122,13 @@ fn list(output: &Output, apis: &Apis) -> Result<Exit> {
                 output.line(&format!("{}  {}", output.bold(&profile.id), facts.join(" · ")));
             }
             ApiFile::Broken(broken) => {
-                output.line(&format!("{}  {}", output.bold(&broken.id), output.red("cannot be used")));
+                output.line(&format!("{}  {}", output.bold(&broken.id), output.red("invalid")));
                 broken.problems.iter().for_each(|problem| output.line(&format!("  - {problem}")));
             }
         }
     }
     if files.is_empty() {
-        output.note("there are no API profiles; `gantry apis add FILE` saves one");
+        output.note("no API profiles are saved; `gantry apis add FILE` saves one");
     }
     Ok(Exit::Success)
 }
@@ -149,7 +149,7 @@ fn row(file: &ApiFile) -> Value {
 }
 
 fn show(output: &Output, apis: &Apis, id: &str) -> Result<Exit> {
-    match apis.get(id).map_err(told)? {
+    match apis.get(id).map_err(classify)? {
         ApiFile::Profile(profile) => {
             output.page(&serde_json::to_string_pretty(&profile.draft)?);
             Ok(Exit::Success)
@@ -167,8 +167,8 @@ fn save(
 ) -> Result<Exit> {
     environment.data.create()?;
     let there = replace && apis.get(&profile.id).is_ok();
-    apis.save(profile, if there { Saving::Changed } else { Saving::New }).map_err(told)?;
-    output.done(&format!("{} is saved; it applies to requests below {}", profile.id, profile.base_url));
+    apis.save(profile, if there { Saving::Changed } else { Saving::New }).map_err(classify)?;
+    output.done(&format!("Saved {}; it applies to requests below {}", profile.id, profile.base_url));
     let web = crate::local::web(environment, &environment.layers.load()?)?;
     for message in gantry_toolsets::missing_secrets(&web, profile) {
         output.warning(&message);
@@ -197,7 +197,7 @@ fn import(output: &Output, environment: &Environment, apis: &Apis, args: ImportA
             output.page(&serde_json::to_string_pretty(&draft)?);
             let listed: String = problems.iter().map(|problem| format!("\n  - {problem}")).collect();
             output.error(&format!(
-                "the draft above is not saved, because of{listed}\nfix it and save it with `gantry apis add FILE`"
+                "the draft above was not saved; it has these errors:{listed}\nhint: fix it and save it with `gantry apis add FILE`"
             ));
             Ok(Exit::Failure)
         }
@@ -218,20 +218,20 @@ fn read_json(environment: &Environment, file: &str) -> Result<Value> {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     serde_json::from_slice(text).map_err(|err| {
         let yaml = text.trim_ascii_start().first().is_some_and(|byte| !b"{[\"".contains(byte));
-        let hint = if yaml { "; if it is YAML, convert it first, such as with `yq -o json`" } else { "" };
+        let hint = if yaml { "; convert YAML first, for example with `yq -o json`" } else { "" };
         UsageError(format!("{file} is not JSON: {err}{hint}")).into()
     })
 }
 
 fn unusable(file: &str, problems: &[Violation]) -> anyhow::Error {
     let listed: String = problems.iter().map(|problem| format!("\n  - {problem}")).collect();
-    UsageError(format!("{file} is no usable API profile{listed}")).into()
+    UsageError(format!("{file} is not a valid API profile{listed}")).into()
 }
 
-/// What the user can mend is a mistake in usage; the rest is a failure.
-fn told(err: ApisError) -> anyhow::Error {
+/// Converts errors that the user can fix to usage errors.
+fn classify(err: ApisError) -> anyhow::Error {
     match err {
-        ApisError::Exists { .. } => UsageError(format!("{err}; --replace takes its place")).into(),
+        ApisError::Exists { .. } => UsageError(err.to_string()).with_hint("replace it with --replace").into(),
         ApisError::SameBase { .. } | ApisError::Unknown { .. } | ApisError::Invalid { .. } => {
             UsageError(err.to_string()).into()
         }

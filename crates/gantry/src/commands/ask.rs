@@ -1,4 +1,4 @@
-//! A tool call that a command makes on its user's behalf: through the gateway if there is one, else in-process.
+//! A tool call that a command makes for its user, through the gateway if one runs, else in-process.
 
 use anyhow::Result;
 use gantry_protocol::{CallParams, raw};

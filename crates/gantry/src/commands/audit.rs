@@ -1,4 +1,4 @@
-//! `gantry audit`: who called what, and whether the log is whole.
+//! `gantry audit` shows the audit log and verifies it.
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::{Output, printable};
 
-/// What a line can say came of its call.
+/// The values of an audit line's `status`.
 const STATUSES: [&str; 11] = [
     "success",
     "failure",
@@ -36,32 +36,32 @@ const STATUSES: [&str; 11] = [
 pub(crate) struct AuditArgs {
     #[command(subcommand)]
     pub(crate) action: Option<AuditAction>,
-    /// Only tools whose name contains this
+    /// Show only tools whose name contains this text
     #[arg(long)]
     pub(crate) tool: Option<String>,
-    /// Only principals that contain this, such as operator or agent:main
+    /// Show only principals that contain this text, such as operator or agent:main
     #[arg(long)]
     pub(crate) principal: Option<String>,
-    /// Only calls made as this agent
+    /// Show only calls of this agent
     #[arg(long)]
     pub(crate) agent: Option<String>,
-    /// Only this status
+    /// Show only lines with this status
     #[arg(long, value_parser = STATUSES)]
     pub(crate) status: Option<String>,
-    /// Only the lines of one call
+    /// Show only the lines of this call id
     #[arg(long)]
     pub(crate) call: Option<String>,
-    /// Only lines since then: 30m, 2h, 7d, or a time such as 2026-01-31T12:00:00Z
+    /// Show only lines since this time: 30m, 2h, 7d, or 2026-01-31T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = parse_since)]
     pub(crate) since: Option<jiff::Timestamp>,
-    /// The newest this many lines
+    /// Show at most this many lines, the newest ones
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: usize,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditAction {
-    /// Find changed, removed, reordered and inserted lines, and a cut tail
+    /// Check the log for changed, removed, reordered, inserted or truncated lines
     Verify,
 }
 
@@ -90,7 +90,7 @@ fn list(environment: &Environment, output: &Output, args: AuditArgs) -> Result<E
         return Ok(Exit::Success);
     }
     if lines.is_empty() {
-        output.warning("no audit line matches");
+        output.warning("no audit lines match");
     }
     for line in &lines {
         output.prose(&row(output, line), 8);
@@ -106,7 +106,7 @@ fn row(output: &Output, line: &AuditLine) -> String {
         ("end", status) => output.red(status),
         ("refused", status) => output.yellow(status),
         ("begin", "resumed") => output.dim("resumed"),
-        ("begin", _) => output.dim("began"),
+        ("begin", _) => output.dim("started"),
         (phase, _) => phase.to_owned(),
     };
     let mut details = Vec::new();
@@ -145,7 +145,7 @@ fn verify(environment: &Environment, output: &Output) -> Result<Exit> {
         let files = if found.files > 1 { format!(" in {} files", found.files) } else { String::new() };
         let lead = output.green("intact:");
         output.line(&format!(
-            "{lead} {} lines{files}, none changed, removed, reordered, inserted or cut",
+            "{lead} {} lines{files}, none changed, removed, reordered, inserted or truncated",
             found.lines
         ));
     }
@@ -161,11 +161,12 @@ fn verify(environment: &Environment, output: &Output) -> Result<Exit> {
         output.line(&format!("and {} more problems", found.further_problems));
     }
     if found.removed_to > 0 {
-        output.line(&format!("lines 1 to {} were removed after audit.keepDays", found.removed_to));
+        output
+            .line(&format!("lines 1 to {} are older than audit.keepDays and were deleted", found.removed_to));
     }
     if found.torn_bytes > 0 {
         output.warning(&format!(
-            "the last line is incomplete ({} bytes), as a crash leaves it; the next call removes it and records that",
+            "the last line is incomplete ({} bytes), probably after a crash; the next call removes and records it",
             found.torn_bytes
         ));
     }

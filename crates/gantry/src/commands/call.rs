@@ -1,4 +1,4 @@
-//! `gantry call`: run one tool.
+//! `gantry call` runs one tool.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -27,31 +27,31 @@ use crate::output::Output;
     gantry call tool::apply_patch @patch.json\n  \
     jq -n --rawfile content notes.md '{path: \"copy.md\", $content}' | gantry call Write -\n  \
     gantry call Glob '{\"pattern\": \"**/*.rs\"}' | jq -r '.matches[]'\n  \
-    gantry call local__Bash '{\"command\": \"uptime\"}'        on one machine, where several have joined\n  \
-    gantry call Bash '{\"command\": \"uptime\", \"node\": \"*\"}'  on all of them\n\n\
-    Exit codes: 0 success · 1 the tool answered with an error · 2 usage, schema violation, unknown tool ·\n\
-    3 denied, or approval needed · 4 not reachable · 124 the deadline passed")]
+    gantry call local__Bash '{\"command\": \"uptime\"}'        on one machine\n  \
+    gantry call Bash '{\"command\": \"uptime\", \"node\": \"*\"}'  on every machine\n\n\
+    Exit codes: 0 success · 1 tool error · 2 wrong usage, invalid input or unknown tool ·\n\
+    3 denied, or approval needed · 4 not reachable · 124 deadline passed")]
 pub(crate) struct CallArgs {
-    /// The tool; `gantry tools` lists them
+    /// Tool to run; `gantry tools` lists them
     pub(crate) name: String,
-    /// The input: JSON, @FILE, or - for standard input
+    /// Input as JSON, @FILE to read a file, or - to read standard input
     #[arg(default_value = "{}", hide_default_value = true)]
     pub(crate) input: String,
-    /// Call as this agent: its tools, its policy, its workspace
+    /// Call as this agent, with its tools, policy and workspace
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
-    /// Where relative paths start [default: the current directory]
+    /// Directory that relative paths start in [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// Give up after this long, such as 500ms, 30s or 5m
+    /// Give up after this time, such as 500ms, 30s or 5m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) deadline: Option<Duration>,
-    /// Run in this process, whatever gateway is configured
+    /// Run in this process, even if a gateway is running or configured
     #[arg(long)]
     pub(crate) local: bool,
 }
 
-/// An input file or stream beyond this is a mistake.
+/// Inputs beyond this size are rejected as a mistake.
 const MAX_INPUT_BYTES: u64 = 256 << 20;
 
 pub(crate) fn run(environment: Environment, output: &Output, args: CallArgs) -> Result<Exit> {
@@ -75,7 +75,7 @@ fn in_process(environment: Environment, output: &Output, args: CallArgs, input: 
         tokio::pin!(calling);
         let outcome = tokio::select! {
             outcome = &mut calling => outcome,
-            // The tool ends its processes, then answers that it was cancelled.
+            // The tool ends its processes and then reports that it was cancelled.
             () = interrupted() => {
                 cancel.cancel();
                 calling.await
@@ -90,7 +90,7 @@ fn in_process(environment: Environment, output: &Output, args: CallArgs, input: 
     let exit = print(output, &outcome);
     if exit == Exit::Usage && (args.name.contains("__") || input.contains("\"node\"")) {
         output.warning(
-            "no gateway runs on this data directory: tools of other machines need one (`gantry up`)",
+            "no gateway is running on this data directory; start one with `gantry up` to use other machines",
         );
     }
     Ok(exit)
@@ -125,8 +125,8 @@ fn through(
     Ok(print(output, &outcome))
 }
 
-/// On our own machine a call means the same through the gateway as without it: relative paths start in the current directory,
-/// unless the agent has a workspace of its own.
+/// Returns the workspace to send with a call. On this machine relative paths start in the current directory, with or
+/// without a gateway, unless the agent has its own workspace.
 pub(crate) fn workspace(
     address: &Address,
     environment: &Environment,
@@ -146,16 +146,18 @@ pub(crate) fn workspace(
         }
     };
     let absolute: PathBuf = environment.current_dir.join(given).components().collect();
-    let text = absolute.to_str().ok_or_else(|| UsageError("the workspace's path is not UTF-8".into()))?;
+    let text = absolute
+        .to_str()
+        .ok_or_else(|| UsageError("cannot use the workspace: its path is not UTF-8".into()))?;
     Ok(Some(text.to_owned()))
 }
 
-/// A deadline beyond what a clock can tell is none.
+/// Converts a timeout to a deadline. A timeout that overflows the clock means no deadline.
 fn deadline(time: Option<Duration>) -> Option<Instant> {
     time.and_then(|time| Instant::now().checked_add(time))
 }
 
-/// JSON as typed, from a file, or from standard input.
+/// Reads the input: the argument itself, a file, or standard input.
 fn read_input(environment: &Environment, input: &str) -> Result<String> {
     if input == "-" {
         let mut text = String::new();
@@ -166,7 +168,7 @@ fn read_input(environment: &Environment, input: &str) -> Result<String> {
         return Ok(text);
     }
     let Some(path) = input.strip_prefix('@') else { return Ok(input.to_owned()) };
-    // The operator's own file: nothing is closed to them here.
+    // This is the operator's own file, so no path is closed.
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
     let bytes =
         files.free(&environment.current_dir)?.open(path).and_then(|file| file.read_all(MAX_INPUT_BYTES));

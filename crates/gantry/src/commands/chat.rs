@@ -1,4 +1,4 @@
-//! `gantry chat`: talk with an agent. One message and its answer, or a conversation line by line.
+//! `gantry chat` sends one message to an agent, or runs a conversation line by line.
 
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
@@ -33,21 +33,21 @@ const PROMPT: &str = "> ";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry chat                                      a conversation; /help shows the commands\n  \
+    gantry chat                                      start a conversation; /help shows commands\n  \
     gantry chat 'What changed here since yesterday?'\n  \
-    git diff | gantry chat -                         the message is read from standard input\n  \
+    git diff | gantry chat -                         read the message from standard input\n  \
     gantry chat --agent reviewer --session pr-12 'Look at this again'\n  \
-    gantry chat --json 'List the TODOs'              every event as a line of JSON")]
+    gantry chat --json 'List the TODOs'              print every event as a line of JSON")]
 pub(crate) struct ChatArgs {
-    /// What to say; - reads it from standard input; without it, a conversation begins
+    /// Message to send, or - to read it from standard input [default: start a conversation]
     message: Option<String>,
-    /// Which conversation: a word, or a whole key [default: main]
+    /// Session to use: a name, or a whole key [default: main]
     #[arg(long, value_name = "KEY")]
     session: Option<String>,
-    /// Which agent [default: main]
+    /// Agent to talk to [default: main]
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// Where the conversation works, on this machine [default: the current directory]
+    /// Directory on this machine to work in [default: the current directory]
     #[arg(long, value_name = "DIR")]
     workspace: Option<std::path::PathBuf>,
 }
@@ -84,7 +84,7 @@ fn session_key(args: &ChatArgs) -> Result<String> {
     let session = args.session.as_deref().unwrap_or("main");
     match (&args.agent, session.starts_with("agent:")) {
         (Some(_), true) => {
-            Err(UsageError("a whole session key names its agent; leave --agent out".into()).into())
+            Err(UsageError("a whole session key already names its agent; remove --agent".into()).into())
         }
         (Some(agent), false) => Ok(format!("agent:{agent}:{session}")),
         (None, _) => Ok(session.to_owned()),
@@ -103,14 +103,14 @@ fn message(args: &ChatArgs) -> Result<Option<String>> {
     let mut text = String::new();
     std::io::stdin().take(MAX_INPUT + 1).read_to_string(&mut text).context("cannot read standard input")?;
     if text.trim().is_empty() {
-        return Err(UsageError("there is nothing to say: standard input is empty".into()).into());
+        return Err(UsageError("the message is empty: standard input has no text".into()).into());
     }
     Ok(Some(text))
 }
 
-/// Where the conversation works: here, on our own machine, unless its agent has a workspace of its own.
+/// Returns the workspace of the conversation: the current directory on this machine, unless the agent has its own.
 fn workspace(address: &Address, environment: &Environment, args: &ChatArgs) -> Result<Option<String>> {
-    // Only the operator chooses.
+    // Only the operator may choose a workspace.
     if args.workspace.is_none() && environment.token()?.is_some() {
         return Ok(None);
     }
@@ -118,7 +118,7 @@ fn workspace(address: &Address, environment: &Environment, args: &ChatArgs) -> R
     call::workspace(address, environment, args.workspace.as_deref(), args.agent.as_deref().or(whole))
 }
 
-/// The gateway that runs; else one of our own, for as long as this takes.
+/// Returns the running gateway. If there is none, starts one for the duration of this command.
 async fn reach(
     environment: &Environment,
     output: &Output,
@@ -143,30 +143,31 @@ struct Chat<'a> {
     output: &'a Output,
     connection: Connection<'a>,
     screen: Screen<'a>,
-    /// Where the conversation works from now on.
+    /// The workspace of the next runs.
     workspace: Option<String>,
-    /// How the session was when this began.
+    /// The session's state when the chat started.
     status: ListenResult,
-    said: u32,
+    /// The number of messages sent.
+    sent: u32,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 enum Turn {
     Settled(Exit),
-    /// Somebody has to answer, and nobody here can.
-    Waits(Waits),
+    /// The run waits for an answer that cannot be given here.
+    Waits(PendingQuestion),
 }
 
-/// What a run waits for.
-enum Waits {
+/// The question that a run waits for.
+enum PendingQuestion {
     Approval(Box<Question>),
     Answer(UserAsked),
 }
 
-/// Whether the conversation goes on after a run.
-enum Went {
-    On,
-    Away,
+/// Whether the conversation continues after a run.
+enum AfterRun {
+    Continue,
+    Leave,
 }
 
 impl<'a> Chat<'a> {
@@ -178,10 +179,10 @@ impl<'a> Chat<'a> {
         workspace: Option<String>,
     ) -> Result<Chat<'a>> {
         let (connection, status) = Connection::open(environment, output, address, key).await?;
-        Ok(Chat { output, connection, screen: Screen::new(output), workspace, status, said: 0 })
+        Ok(Chat { output, connection, screen: Screen::new(output), workspace, status, sent: 0 })
     }
 
-    /// One message and its answer.
+    /// Sends one message and prints the answer.
     async fn once(mut self, text: String) -> Result<Exit> {
         let id = self.next_id();
         let Some(id) = self.send(&text, &id).await? else { return Ok(Exit::Success) };
@@ -189,29 +190,30 @@ impl<'a> Chat<'a> {
         match self.until_settled(&id, asks).await? {
             Turn::Settled(exit) => Ok(exit),
             Turn::Waits(question) => {
-                let (id, message, words) = match question {
-                    Waits::Answer(asked) => {
+                let (id, message, answers) = match question {
+                    PendingQuestion::Answer(asked) => {
                         let questions = asked.questions.iter().map(|one| one.question.as_str());
                         let questions = questions.collect::<Vec<_>>().join(" / ");
                         (asked.id, format!("the agent asks: {questions}"), "ANSWER…")
                     }
-                    Waits::Approval(asked) => {
+                    PendingQuestion::Approval(asked) => {
                         let (what, Question { tool, reason, .. }) = (proposal(&asked), &*asked);
-                        let message = format!("{tool} needs an approval: {what} ({reason})");
+                        let message = format!("{tool} needs approval: {what} ({reason})");
                         (asked.id, message, "yes|no|always")
                     }
                 };
-                let hint = format!("gantry sessions answer {} --question {id} {words}", self.connection.key);
+                let hint =
+                    format!("gantry sessions answer {} --question {id} {answers}", self.connection.key);
                 let refusal = Refusal::new(RefusalCode::ApprovalNeeded, message).with_hint(hint);
                 Ok(self.output.refused(&refusal))
             }
         }
     }
 
-    /// Message by message, until the input ends.
+    /// Runs the conversation until the input ends.
     async fn converse(mut self) -> Result<Exit> {
-        let keys = "Alt-Enter or \\ begins a new line, Ctrl-C stops a run, Ctrl-D ends";
-        self.output.done(&format!("{}; /help shows the commands; {keys}", self.greeting()));
+        let keys = "Alt-Enter or \\ for a new line, Ctrl-C to stop a run, Ctrl-D to quit";
+        self.output.done(&format!("{}; /help shows commands; {keys}", self.greeting()));
         let mut typing = Typing::start();
         let mut leaves = false;
         loop {
@@ -224,7 +226,7 @@ impl<'a> Chat<'a> {
                             return Ok(Exit::Success);
                         }
                         typing.put_away();
-                        self.output.activity("Ctrl-C again leaves", Tone::Quiet);
+                        self.output.activity("Press Ctrl-C again to quit", Tone::Quiet);
                     }
                     continue;
                 }
@@ -236,7 +238,7 @@ impl<'a> Chat<'a> {
             }
             match self.say(&line).await {
                 Ok(Some(id)) => {
-                    if let Went::Away = self.turn(id, &mut typing).await? {
+                    if let AfterRun::Leave = self.turn(id, &mut typing).await? {
                         return Ok(Exit::Success);
                     }
                 }
@@ -246,7 +248,7 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// Which conversation it is, and where it works.
+    /// Names the session and its workspace.
     fn greeting(&self) -> String {
         let (before, is_running) = match &self.status {
             ListenResult::Known(status) => (Some(status.workspace.as_str()), status.running.is_some()),
@@ -255,15 +257,15 @@ impl<'a> Chat<'a> {
         let key = &self.connection.key;
         match (self.workspace.as_deref(), before) {
             (Some(now), Some(before)) if now != before && is_running => {
-                format!("{key} (a run is under way in {before}; the next one works in {now})")
+                format!("{key} (a run is active in {before}; the next run works in {now})")
             }
-            (Some(now), Some(before)) if now != before => format!("{key} in {now} (before: {before})"),
+            (Some(now), Some(before)) if now != before => format!("{key} in {now} (previously {before})"),
             (Some(workspace), _) | (None, Some(workspace)) => format!("{key} in {workspace}"),
             (None, None) => key.clone(),
         }
     }
 
-    /// A conversation goes on: the error is a line of it, and an object only for programs.
+    /// Reports an error without ending the conversation: as a line, or as an object with `--json`.
     fn failed(&self, err: &anyhow::Error) {
         match self.output.json {
             true => drop(Exit::report(self.output, err)),
@@ -271,9 +273,9 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// One run of a conversation: what is typed meanwhile answers questions, or is said.
-    async fn turn(&mut self, id: String, typing: &mut Typing) -> Result<Went> {
-        // Messages that were said and are not answered: those typed during a run may have one of their own.
+    /// Follows one run. Lines typed meanwhile answer questions, or are sent as messages.
+    async fn turn(&mut self, id: String, typing: &mut Typing) -> Result<AfterRun> {
+        // Messages that are not answered yet. A message typed during a run may start a run of its own.
         let mut open = vec![id];
         let mut waiting = Waiting::default();
         let mut stopping = false;
@@ -282,19 +284,19 @@ impl<'a> Chat<'a> {
                 heard = self.connection.next_event(&open[0]) => {
                     typing.put_away();
                     let Heard::Event(event) = heard? else {
-                        let Some(status) = self.reconnect().await else { return Ok(Went::On) };
+                        let Some(status) = self.reconnect().await else { return Ok(AfterRun::Continue) };
                         waiting = Waiting::of(status);
                         continue;
                     };
                     self.screen.show(&event);
-                    waiting.hear(&event);
+                    waiting.on_event(&event);
                     open.retain(|id| !event.settles(id));
                     if open.is_empty() {
-                        return Ok(Went::On);
+                        return Ok(AfterRun::Continue);
                     }
                 }
                 line = typing.next() => {
-                    let Some(line) = line else { return Ok(Went::Away) };
+                    let Some(line) = line else { return Ok(AfterRun::Leave) };
                     if let Some(asks) = waiting.asks.front_mut() {
                         if asks.take(&line)
                             && let Some(asks) = waiting.asks.pop_front()
@@ -316,7 +318,7 @@ impl<'a> Chat<'a> {
                 }
                 () = interrupted() => {
                     if std::mem::replace(&mut stopping, true) {
-                        return Ok(Went::Away);
+                        return Ok(AfterRun::Leave);
                     }
                     typing.put_away();
                     self.screen.end_line();
@@ -358,10 +360,12 @@ impl<'a> Chat<'a> {
                 }));
             }
             match *event {
-                SessionEvent::Asked { asked, .. } if !asks => return Ok(Turn::Waits(Waits::Answer(asked))),
+                SessionEvent::Asked { asked, .. } if !asks => {
+                    return Ok(Turn::Waits(PendingQuestion::Answer(asked)));
+                }
                 SessionEvent::Asked { asked, .. } => self.ask_user(Asks::new(asked)).await?,
                 SessionEvent::Approval { question, .. } if !asks => {
-                    return Ok(Turn::Waits(Waits::Approval(Box::new(question))));
+                    return Ok(Turn::Waits(PendingQuestion::Approval(Box::new(question))));
                 }
                 SessionEvent::Approval { question, .. } => self.ask_approval(question).await?,
                 _ => {}
@@ -369,7 +373,7 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// Asks whoever sits here what the agent wants to know.
+    /// Asks the user the agent's questions.
     async fn ask_user(&mut self, mut asked: Asks) -> Result<()> {
         loop {
             question(&asked.prompt().unwrap_or_default());
@@ -382,7 +386,7 @@ impl<'a> Chat<'a> {
         self.reply(&asked).await
     }
 
-    /// Asks whoever sits here whether a call may run. The end of the input means no.
+    /// Asks the user whether a call may run. The end of the input means no.
     async fn ask_approval(&mut self, asked: Question) -> Result<()> {
         let mut asked = Some(asked);
         while let Some(open) = asked.take() {
@@ -398,10 +402,10 @@ impl<'a> Chat<'a> {
         Ok(())
     }
 
-    /// The gateway is gone in the middle of a run, which it takes up again by itself.
+    /// The connection was lost during a run. The gateway resumes the run by itself.
     fn lost(&mut self) -> anyhow::Error {
         self.screen.end_line();
-        let message = "the connection to the gateway was lost; the run goes on there";
+        let message = "the connection to the gateway was lost; the run continues there";
         Refused(Refusal::new(RefusalCode::Unavailable, message).with_hint(self.read_later())).into()
     }
 
@@ -409,10 +413,10 @@ impl<'a> Chat<'a> {
         format!("read the answer with `gantry sessions show {}`", self.connection.key)
     }
 
-    /// Waits for a gateway that is away, and says so. `None` when it stays away, or an interrupt ends the wait.
+    /// Waits until the gateway is back. Returns `None` if it stays offline or an interrupt ends the wait.
     async fn reconnect(&mut self) -> Option<ListenResult> {
         self.screen.end_line();
-        self.output.warning("the connection to the gateway was lost; reconnecting (Ctrl-C ends the wait)");
+        self.output.warning("the connection to the gateway was lost; reconnecting (Ctrl-C to stop waiting)");
         let reopened = tokio::select! {
             reopened = self.connection.reopen() => reopened,
             () = interrupted() => Err(anyhow::anyhow!("not connected")),
@@ -423,20 +427,20 @@ impl<'a> Chat<'a> {
                 Some(status)
             }
             Err(err) => {
-                self.output.error(&format!("{err:#}; {}", self.read_later()));
+                self.output.error(&format!("{err:#}\nhint: {}", self.read_later()));
                 None
             }
         }
     }
 
-    /// Tells a message from every other, so that one that is sent twice counts once.
+    /// Returns a unique id for a message, so that the gateway accepts a repeated message only once.
     fn next_id(&mut self) -> String {
-        self.said += 1;
+        self.sent += 1;
         let now = jiff::Timestamp::now().as_nanosecond();
-        format!("chat-{}-{now}-{}", std::process::id(), self.said)
+        format!("chat-{}-{now}-{}", std::process::id(), self.sent)
     }
 
-    /// As [`Chat::send`]. After a restart of the gateway the message is sent again.
+    /// Sends a message like [`Chat::send`], and sends it again after a restart of the gateway.
     async fn say(&mut self, text: &str) -> Result<Option<String>> {
         let id = self.next_id();
         match self.send(text, &id).await {
@@ -448,7 +452,7 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// Says something; the id under which it will be settled, unless it was a command.
+    /// Sends a message. Returns its id, unless it was a command.
     async fn send(&mut self, text: &str, id: &str) -> Result<Option<String>> {
         let params = MessageParams {
             session_key: Some(self.connection.key.clone()),
@@ -475,7 +479,7 @@ impl<'a> Chat<'a> {
         })
     }
 
-    /// The question again, if that was no answer to it.
+    /// Answers a question. Returns the question again if the answer was not accepted.
     async fn answer(&mut self, question: &Question, answer: AnswerParams) -> Result<Option<Question>> {
         let key = self.connection.key.clone();
         let params =
@@ -485,13 +489,13 @@ impl<'a> Chat<'a> {
             return Ok(None);
         };
         self.output.warning(&format!("{err:#}"));
-        // Somebody else may have answered first.
+        // Another client may have answered first.
         let params = SessionParams { session_key: key };
         let status: SessionStatus = self.connection.request(method::SESSIONS_STATUS, &params).await?;
         Ok(status.questions.into_iter().find(|open| open.id == question.id))
     }
 
-    /// Tells the agent what it wanted to know.
+    /// Sends the user's answers to the agent.
     async fn reply(&mut self, asks: &Asks) -> Result<()> {
         let params = AnswerParams {
             session_key: Some(self.connection.key.clone()),

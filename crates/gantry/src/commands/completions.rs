@@ -1,4 +1,4 @@
-//! `gantry completions`: a script for the user's shell.
+//! `gantry completions` prints a completion script for a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -13,12 +13,12 @@ use crate::output::Output;
     gantry completions bash > ~/.local/share/bash-completion/completions/gantry\n  \
     gantry completions zsh > ~/.zfunc/_gantry")]
 pub(crate) struct CompletionsArgs {
-    /// The shell that is to complete
+    /// Shell to generate the script for
     pub(crate) shell: Shell,
 }
 
 pub(crate) fn run(output: &Output, args: &CompletionsArgs) -> Exit {
-    // Into memory first: the generator panics where it cannot write.
+    // The script is generated in memory, because the generator panics if it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "gantry", &mut script);
     output.reply(&Reply::Text(String::from_utf8_lossy(&script).into_owned()));

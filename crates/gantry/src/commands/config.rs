@@ -1,4 +1,4 @@
-//! `gantry config`: show, get, set, unset, path. Secrets are masked wherever they are shown.
+//! `gantry config` shows and changes the configuration. Secrets are masked in all output.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -24,26 +24,26 @@ pub(crate) struct ConfigArgs {
     gantry config get agents.reader\n  \
     gantry config unset agents.reader")]
 pub(crate) enum ConfigAction {
-    /// The whole configuration in force, secrets masked (the default)
+    /// Show the effective configuration, with secrets masked (default)
     Show,
-    /// One key, such as shell.sandbox
+    /// Show one key, such as shell.sandbox
     Get {
-        /// The key, with dots between levels: shell.sandbox
+        /// Key, with dots between levels, such as shell.sandbox
         key: String,
     },
-    /// Change one key of the file; comments stay
+    /// Set one key in the file; comments are kept
     Set {
-        /// The key, with dots between levels: shell.sandbox
+        /// Key, with dots between levels, such as shell.sandbox
         key: String,
-        /// What it shall be: JSON, or else text
+        /// New value, as JSON or plain text
         value: String,
     },
-    /// Take one key out of the file, so that its default applies
+    /// Remove one key from the file, so that its default applies
     Unset {
-        /// The key, with dots between levels: shell.sandbox
+        /// Key, with dots between levels, such as shell.sandbox
         key: String,
     },
-    /// Where the configuration file is
+    /// Print the path of the configuration file
     Path,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ConfigArgs) 
                 environment,
                 output,
                 &key,
-                &format!("{key} is set in {}", environment.layers.file.display()),
+                &format!("Set {key} in {}.", environment.layers.file.display()),
             );
         }
         ConfigAction::Unset { key } => {
@@ -69,7 +69,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ConfigArgs) 
                 let file = environment.layers.file.display();
                 return Err(UsageError(format!("{key} is not set in {file}")).into());
             }
-            changed(environment, output, &key, &format!("{key} is unset; its default applies"));
+            changed(environment, output, &key, &format!("Removed {key}; its default applies."));
         }
         ConfigAction::Path if output.json => output.value(&json!(environment.layers.file)),
         ConfigAction::Path => output.line(&environment.layers.file.display().to_string()),
@@ -77,11 +77,11 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ConfigArgs) 
     Ok(Exit::Success)
 }
 
-/// Says what was done, and whether it counts yet.
+/// Reports a change, and whether the gateway must be restarted to apply it.
 fn changed(environment: &Environment, output: &Output, key: &str, done: &str) {
     let waits = GatewayLock::running(&environment.data).is_some() && !config::counts_at_once(key);
     output.done(&match waits {
-        true => format!("{done}. Restart the gateway to apply this change."),
+        true => format!("{done} Restart the gateway to apply this change."),
         false => done.to_owned(),
     });
 }

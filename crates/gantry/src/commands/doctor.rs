@@ -1,4 +1,4 @@
-//! `gantry doctor`: checks that this machine is set up well, and says what to do where it is not.
+//! `gantry doctor` checks this machine's setup and prints how to fix what is wrong.
 
 use anyhow::Result;
 use gantry_tool::ToolScope;
@@ -15,7 +15,7 @@ mod gateway;
 mod models;
 mod storage;
 
-/// Less than this on the data directory's disk is too little to keep an audit log, results and transfers.
+/// Free space on the data directory's disk below which the check warns (`LOW`) or fails (`NO`).
 const LOW_DISK_MIB: u64 = 1024;
 const NO_DISK_MIB: u64 = 64;
 
@@ -72,7 +72,7 @@ pub(crate) fn run(environment: Environment, output: &Output) -> Result<Exit> {
             };
             let mut lines = check.text.lines();
             output.prose(&format!("{mark}  {:<14}  {}", check.name, lines.next().unwrap_or_default()), 22);
-            // Further lines begin where no check begins.
+            // Further lines are indented, so that they do not look like checks.
             lines.for_each(|line| output.prose(&format!("{:22}{line}", ""), 22));
         }
     }
@@ -98,10 +98,13 @@ fn configuration(environment: &Environment) -> Check {
 
 fn data_directory(environment: &Environment) -> Check {
     let root = environment.data.root().display();
-    check("data directory", environment.data.create().map(|()| format!("{root}, for its owner only")))
+    check(
+        "data directory",
+        environment.data.create().map(|()| format!("{root}, accessible only to its owner")),
+    )
 }
 
-/// Keys and tokens that others can read once the directory is copied, or was opened.
+/// Warns of keys and tokens that other users can read, for example after the directory was copied.
 fn private_files(environment: &Environment) -> Vec<Check> {
     let named = ["operator.token", "audit.key", "secrets.key", "secrets.sealed", "gateway.db"];
     let files = named
@@ -111,7 +114,7 @@ fn private_files(environment: &Environment) -> Vec<Check> {
     let open = files.filter_map(|path| {
         let mode = rustix::fs::stat(&path).ok()?.st_mode & 0o777;
         let text = format!(
-            "{} can be used by others (mode {mode:04o}): chmod 600 {}",
+            "other users can access {} (mode {mode:04o}); run `chmod 600 {}`",
             path.display(),
             path.display()
         );
@@ -120,14 +123,14 @@ fn private_files(environment: &Environment) -> Vec<Check> {
     open.collect()
 }
 
-/// Sealed secrets that cannot be opened can neither be sent nor masked.
+/// Checks that stored secrets can be decrypted. Otherwise they can be neither sent nor masked.
 fn secrets(environment: &Environment) -> Check {
     match environment.secrets().all() {
         Ok(known) => check("secrets", Ok::<_, String>(format!("{} stored", known.len()))),
         Err(err) => Check {
             name: "secrets",
             health: Health::Warning,
-            text: format!("{err}; the web tools stay closed until it is fixed or the file is removed"),
+            text: format!("{err}; web tools are disabled until you fix or remove the file"),
         },
     }
 }
@@ -141,7 +144,7 @@ fn disk(environment: &Environment) -> Check {
                 NO_DISK_MIB.. => Health::Warning,
                 _ => Health::Bad,
             };
-            Check { name: "disk", health, text: format!("{free} MiB free for the data directory") }
+            Check { name: "disk", health, text: format!("{free} MiB free on the data directory's disk") }
         }
         Err(err) => check("disk", Err(err)),
     }
@@ -173,13 +176,13 @@ fn sandbox() -> Check {
             name: "sandbox",
             health: Health::Warning,
             text: format!(
-                "{reason}: commands of agents and tool::shell_exec are refused unless shell.sandbox = \"off\""
+                "{reason}; agents' commands and tool::shell_exec are denied unless shell.sandbox = \"off\""
             ),
         },
     }
 }
 
-/// Runs a command the way every tool does.
+/// Runs a command through the process engine, as tools do.
 fn keeper(environment: &Environment) -> Check {
     let run = || -> Result<String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -189,7 +192,11 @@ fn keeper(environment: &Environment) -> Check {
         let processes = processes(&environment.data)?;
         let finished =
             runtime.block_on(processes.run(command, tokio_util::sync::CancellationToken::new()))?;
-        anyhow::ensure!(finished.stdout.text == "ready\n", "a command answered {:?}", finished.stdout.text);
+        anyhow::ensure!(
+            finished.stdout.text == "ready\n",
+            "a test command printed {:?}",
+            finished.stdout.text
+        );
         Ok(format!("start in {:.1} ms", started.elapsed().as_secs_f64() * 1e3))
     };
     check("commands", run().map_err(|err| format!("{err:#}")))
@@ -201,7 +208,7 @@ fn shell(environment: &Environment) -> Check {
         _ => Check {
             name: "shell",
             health: Health::Warning,
-            text: "SHELL is not set: Bash uses /bin/sh".into(),
+            text: "SHELL is not set; the Bash tool uses /bin/sh".into(),
         },
     }
 }
@@ -211,14 +218,14 @@ fn workspace(environment: &Environment) -> Check {
     let text = format!("{} unless --workspace is given", workspace.display());
     if data.starts_with(workspace) {
         let text = format!(
-            "{text}; it contains the data directory, so agents' shells cannot create files at its top"
+            "{text}; it contains the data directory, so agents' shells cannot list it or create files directly in it"
         );
         return Check { name: "workspace", health: Health::Warning, text };
     }
     Check { name: "workspace", health: Health::Good, text }
 }
 
-/// Who is asked for results, in order.
+/// Reports the search providers in the order they are used.
 fn web_search(local: &Local) -> Check {
     let search = match web(&local.environment, &local.config) {
         Ok(web) => web.search,
@@ -226,11 +233,11 @@ fn web_search(local: &Local) -> Check {
     };
     let names: Vec<&str> = search.usable().map(SearchProvider::name).collect();
     let (health, text) = match (search.is_configured(), names.as_slice()) {
-        (true, names) => (Health::Good, format!("{}; web_research is there", names.join(", then "))),
-        (false, []) => (Health::Warning, "no provider of web.search.order is set up".to_owned()),
+        (true, names) => (Health::Good, format!("{}; web_research is available", names.join(", then "))),
+        (false, []) => (Health::Warning, "no provider in web.search.order is configured".to_owned()),
         (false, names) => {
             let text = format!(
-                "{}, which needs no key; TAVILY_API_KEY, BRAVE_API_KEY or web.search.searxngUrl add others and web_research",
+                "{} (needs no key); set TAVILY_API_KEY, BRAVE_API_KEY or web.search.searxngUrl for others and web_research",
                 names.join(", ")
             );
             (Health::Good, text)
@@ -239,13 +246,13 @@ fn web_search(local: &Local) -> Check {
     Check { name: "web search", health, text }
 }
 
-/// A network policy that is misspelt denies more than was meant.
+/// Warns of invalid network policies, which deny everything.
 fn network_policies(local: &Local) -> Vec<Check> {
     let warning = |text| Check { name: "network", health: Health::Warning, text };
     local.config.warnings().into_iter().map(warning).collect()
 }
 
-/// A selector that matches no tool is likely a typing mistake.
+/// Warns of selectors that match no tool, which are likely typos.
 fn agents(local: &Local) -> Vec<Check> {
     let tools = local.gate.registry().entries();
     let unmatched = |selector: &String| {
@@ -264,7 +271,7 @@ fn agents(local: &Local) -> Vec<Check> {
     checks
 }
 
-/// A rule that can never match protects nothing.
+/// Warns of policy rules that can never match, because they protect nothing.
 fn rules(local: &Local) -> Vec<Check> {
     let tools = local.gate.registry().entries();
     let mut checks = Vec::new();
@@ -276,7 +283,7 @@ fn rules(local: &Local) -> Vec<Check> {
             checks.push(Check { name: "policy", health: Health::Warning, text });
         }
         for agent in agents.iter().filter(|agent| local.agent(agent).is_err()) {
-            let text = format!("policy rule {}: there is no agent \"{agent}\"", index + 1);
+            let text = format!("policy rule {}: unknown agent \"{agent}\"", index + 1);
             checks.push(Check { name: "policy", health: Health::Warning, text });
         }
     }

@@ -1,7 +1,8 @@
-//! `gantry logs`: the newest lines of the log of a node, or of the gateway.
+//! `gantry logs` shows the newest log lines of a node or of the gateway.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
+use gantry_protocol::LogsResult;
 use gantry_tool::{Answer, Reply};
 use serde_json::{Map, Value, json};
 
@@ -14,19 +15,19 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry logs                                      of the only node that is connected\n  \
+    gantry logs                                      the log of the only connected node\n  \
     gantry logs local                                the gateway's own log\n  \
     gantry logs laptop --lines 500 | jq .event")]
 pub(crate) struct LogsArgs {
-    /// The node; `local` is the gateway itself [default: the only one]
+    /// Node id, or `local` for the gateway [default: the only connected node]
     pub(crate) node: Option<String>,
-    /// How many lines, at most 5000
+    /// Number of lines to show, at most 5000
     #[arg(short = 'n', long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
     pub(crate) lines: u32,
 }
 
 pub(crate) fn run(environment: Environment, output: &Output, args: &LogsArgs) -> Result<Exit> {
-    // Logs are elsewhere: without a gateway there is nobody to ask.
+    // Only a gateway can read logs of other machines.
     Target::gateway(&environment, output)?;
     let asking = Asking::open(environment, output, None)?;
     let mut input = json!({"lines": args.lines});
@@ -42,17 +43,19 @@ pub(crate) fn run(environment: Environment, output: &Output, args: &LogsArgs) ->
         output.value(result);
         return Ok(Exit::Success);
     }
-    for line in result["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        output.line(&shown(output, line));
+    let logs: LogsResult =
+        serde_json::from_value(result.clone()).context("the gateway's answer is invalid")?;
+    for line in &logs.lines {
+        output.line(&format_line(output, line));
     }
-    if result["truncated"] == true {
-        output.note("there are older lines; --lines shows more");
+    if logs.truncated {
+        output.note("older lines exist; use --lines to see more");
     }
     Ok(Exit::Success)
 }
 
-/// A line of a log: as text for a person, unchanged for a program.
-pub(crate) fn shown(output: &Output, line: &str) -> String {
+/// Formats a line of a log: as text for a person, unchanged for a program.
+pub(crate) fn format_line(output: &Output, line: &str) -> String {
     match serde_json::from_str::<Map<String, Value>>(line) {
         Ok(fields) if output.is_terminal() && !output.json => {
             text_line(&fields, |text, style| output.styled(text, style))

@@ -1,4 +1,4 @@
-//! `gantry mcp`: the tools for an MCP client, on standard input and output. Nothing but the protocol is written there.
+//! `gantry mcp` serves tools to an MCP client on standard input and output. Only the protocol is written there.
 
 mod accept;
 mod add;
@@ -22,25 +22,25 @@ use gantry_mcp::{Backend, McpServer, Selection, serve_stdio};
 use crate::client::{Target, runtime};
 use crate::commands::interrupted;
 use crate::environment::Environment;
-use crate::exit::{Exit, Refused, UsageError};
+use crate::exit::{Exit, Refused, UsageError, is_usage_error};
 use crate::local::{Lifetime, Local};
 use crate::output::Output;
 use in_process::InProcess;
 use through::Through;
 
-/// Standard input may be in the middle of a read that nothing can end.
+/// Time limit for the shutdown, because a blocked read of standard input cannot be cancelled.
 const LEAVE_WITHIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry mcp                                       files, search, commands and the web, in the current directory\n  \
-    gantry mcp --read-only                           nothing that changes anything\n  \
-    gantry mcp --toolset guarded                     another set of tools\n  \
-    gantry mcp --tools Read,Grep --workspace ~/src   two tools, elsewhere\n  \
+    gantry mcp                                       serve files, search, commands and web tools\n  \
+    gantry mcp --read-only                           serve read-only tools\n  \
+    gantry mcp --toolset guarded                     serve another toolset\n  \
+    gantry mcp --tools Read,Grep --workspace ~/src   serve two tools, in another directory\n  \
     gantry mcp install claude                        set up Claude Code\n  \
     gantry mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes\n  \
-    gantry mcp list                                  the servers whose tools are used here\n\n\
-    Through the gateway if one runs on this data directory or is named; its nodes' tools are then offered too.")]
+    gantry mcp list                                  list the MCP servers used here\n\n\
+    If a gateway runs on this data directory, or --gateway names one, calls go through it and its nodes' tools are offered.")]
 pub(crate) struct McpArgs {
     #[command(subcommand)]
     pub(crate) action: Option<McpAction>,
@@ -50,46 +50,46 @@ pub(crate) struct McpArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpAction {
-    /// Write the configuration of an MCP client, so that it starts `gantry mcp`
+    /// Configure an MCP client to start `gantry mcp`
     Install(install::InstallArgs),
-    /// Use the tools of an MCP server: try it, show its tools, and accept them as they are
+    /// Add an MCP server: test it, show its tools and accept them
     Add(add::AddArgs),
-    /// The servers whose tools are used here
+    /// List the MCP servers used here
     List,
-    /// One server, with its tools and how they stand
+    /// Show one server and the status of each of its tools
     Show(servers::ShowArgs),
-    /// Start a server and list its tools
+    /// Connect to a server and list its tools
     Test(servers::NameArgs),
-    /// Accept the tools of a server as they are offered now
+    /// Accept a server's new and changed tools
     Accept(accept::AcceptArgs),
-    /// Log in at a server that wants it, with a browser
+    /// Log in to a server with a browser
     Login(login::LoginArgs),
-    /// Use a server no longer, and forget what is known of it
+    /// Remove a server and its records
     Remove(servers::NameArgs),
 }
 
-/// Which tools, as whom and where.
+/// Options for serving tools.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Offer these toolsets whole [default: a few tools, one of each]
+    /// Offer these toolsets [default: one tool of each kind]
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     pub(crate) toolset: Vec<String>,
-    /// Offer these tools, by name or glob
+    /// Offer these tools, given as names or globs
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tools: Vec<String>,
-    /// Only tools that change nothing
+    /// Offer only read-only tools
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Show each node's tools by themselves, as {node}__{Tool}
+    /// List each node's tools separately, as {node}__{Tool}
     #[arg(long)]
     pub(crate) namespaced: bool,
-    /// Call as this agent: its tools, its policy, its workspace
+    /// Call as this agent, with its tools, policy and workspace
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
-    /// Where relative paths start [default: the current directory]
+    /// Directory that relative paths start in [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// Run in this process, whatever gateway is configured
+    /// Run in this process, even if a gateway is running or configured
     #[arg(long)]
     pub(crate) local: bool,
 }
@@ -98,24 +98,24 @@ pub(crate) fn run(environment: Environment, output: &Output, args: McpArgs) -> R
     match args.action {
         Some(McpAction::Install(install)) => install::run(&environment, output, &install, &args.serve),
         Some(action) => manage(environment, output, action),
-        // Whatever goes wrong is told on standard error: the other one is the client's.
+        // Errors go to standard error, because standard output belongs to the client.
         None => Ok(serve(environment, output, args.serve).unwrap_or_else(|err| {
             let refused = err.downcast_ref::<Refused>().map(|Refused(refusal)| refusal);
             output.error(&refused.map_or_else(|| format!("{err:#}"), ToString::to_string));
             match refused {
                 Some(refusal) => refusal.code.into(),
-                None if err.is::<UsageError>() => Exit::Usage,
+                None if is_usage_error(&err) => Exit::Usage,
                 None => Exit::Failure,
             }
         })),
     }
 }
 
-/// What is done with servers is done in the data directory here.
+/// Runs a command that manages the MCP servers of this data directory.
 fn manage(environment: Environment, output: &Output, action: McpAction) -> Result<Exit> {
     if environment.gateway.is_some() {
-        let message = "MCP servers are configured in a data directory; run this on the gateway's own machine, without \
-                       --gateway";
+        let message =
+            "MCP servers are configured on the gateway's machine; run this command there, without --gateway";
         return Err(UsageError(message.into()).into());
     }
     match action {
@@ -136,9 +136,9 @@ fn serve(environment: Environment, output: &Output, args: ServeArgs) -> Result<E
     let served = match Target::find(&environment, output, args.local)? {
         Target::Gateway(address) => runtime.block_on(async {
             let through = Through::open(address, &environment, &args, selection).await?;
-            // Nodes come and go, and what was chosen may come with one.
+            // Missing tools are only a warning, because a node that offers them may connect later.
             through.missing().await.iter().for_each(|missing| output.warning(missing));
-            converse(through).await
+            serve_client(through).await
         }),
         Target::InProcess => {
             let _entered = runtime.enter();
@@ -150,14 +150,14 @@ fn serve(environment: Environment, output: &Output, args: ServeArgs) -> Result<E
             runtime.block_on(async {
                 let following = local.clone();
                 let following = tokio::spawn(async move { following.servers.follow().await });
-                let conversed = converse(in_process).await;
+                let result = serve_client(in_process).await;
                 following.abort();
                 local.servers.stop().await;
                 local.processes.shutdown().await;
                 if let Err(err) = local.gate.flush() {
                     output.warning(&err.to_string());
                 }
-                conversed
+                result
             })
         }
     };
@@ -165,7 +165,7 @@ fn serve(environment: Environment, output: &Output, args: ServeArgs) -> Result<E
     served
 }
 
-async fn converse(backend: impl Backend) -> Result<Exit> {
+async fn serve_client(backend: impl Backend) -> Result<Exit> {
     serve_stdio(McpServer::new(backend, env!("CARGO_PKG_VERSION")), interrupted()).await?;
     Ok(Exit::Success)
 }

@@ -1,4 +1,4 @@
-//! `gantry models`: what models there are, whether one answers, and which one each tier is.
+//! `gantry models` lists models, tests them, and chooses the model of each tier.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -19,12 +19,12 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry models                                    what there is, and which model each tier is\n  \
-    gantry models test fast                          does it answer, how fast, for how much\n  \
+    gantry models                                    list models and tiers\n  \
+    gantry models test fast                          test a model: answer, time and cost\n  \
     gantry models set deep anthropic/claude-opus-5-5\n  \
     gantry models set fallback openai/gpt-6-sol\n  \
     gantry config set models.providers.lab.baseUrl http://lab:8000/v1\n\n\
-    Found by themselves: ANTHROPIC_API_KEY and OPENAI_API_KEY in the environment, Ollama and llama.cpp on this machine.")]
+    Gantry finds providers by ANTHROPIC_API_KEY and OPENAI_API_KEY, and finds Ollama and llama.cpp on this machine.")]
 pub(crate) struct ModelsArgs {
     #[command(subcommand)]
     action: Option<ModelsAction>,
@@ -32,18 +32,18 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelsAction {
-    /// All models, by provider: those of the running gateway, else those that this shell finds
+    /// List the models of the running gateway, or else those found from this shell
     List,
-    /// Ask a model for a word, and tell how it went
+    /// Send a short request to a model and report time, tokens and cost
     Test {
-        /// As provider/model, the model's own name, or a tier [default: every model that a tier or the fallback is]
+        /// Model as provider/model, its own name, or a tier [default: the models of all tiers and the fallback]
         name: Option<String>,
     },
-    /// Say which model a tier is
+    /// Set the model of a tier
     Set {
-        /// fast, balanced, deep (or haiku, sonnet, opus), or fallback
+        /// Tier: fast, balanced, deep (or haiku, sonnet, opus), or fallback
         tier: String,
-        /// As provider/model
+        /// Model as provider/model
         name: String,
     },
 }
@@ -54,7 +54,7 @@ const TEST_TOKENS: u32 = 2_048;
 pub(crate) fn run(environment: &Environment, output: &Output, args: ModelsArgs) -> Result<Exit> {
     if environment.gateway.is_some() {
         let message =
-            "models are configured where the gateway runs; run this on its machine, without --gateway";
+            "models are configured on the gateway's machine; run this command there, without --gateway";
         return Err(UsageError(message.into()).into());
     }
     let config = environment.layers.load()?;
@@ -93,7 +93,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ModelsArgs) 
                 tested
             });
             if output.json {
-                output.value(&tested.iter().map(|(_, told)| told).collect::<Vec<_>>());
+                output.value(&tested.iter().map(|(_, report)| report).collect::<Vec<_>>());
             }
             gateway.iter().for_each(|gateway| gateway.warn_of_missing(output, &names));
             Ok(if tested.iter().all(|(ok, _)| *ok) { Exit::Success } else { Exit::Failure })
@@ -115,7 +115,7 @@ struct GatewayModels {
 }
 
 impl GatewayModels {
-    /// `None` when there is no gateway, or one that cannot say.
+    /// Returns `None` if no gateway runs, or if it does not report models.
     fn ask(environment: &Environment, output: &Output) -> Option<GatewayModels> {
         let Ok(Target::Gateway(address)) = Target::find(environment, output, false) else { return None };
         let status: GatewayStatus = Client::once(&address, output, method::GATEWAY_STATUS, &Empty {}).ok()?;
@@ -128,7 +128,7 @@ impl GatewayModels {
 
     fn show(&self, output: &Output, here: &Models) -> Exit {
         if !output.json {
-            output.note_on_terminal(&format!("the models of the gateway at {}", self.url));
+            output.note_on_terminal(&format!("models of the gateway at {}", self.url));
         }
         let exit = match self.names().is_empty() {
             true => no_model(output),
@@ -142,14 +142,14 @@ impl GatewayModels {
         exit
     }
 
-    /// A model that only this shell has a key for is not one that agents can use.
+    /// Warns of models that only this shell has a key for, because agents cannot use them.
     fn warn_of_missing(&self, output: &Output, names: &[&str]) {
         let known = self.names();
         let missing: Vec<&str> = names.iter().filter(|name| !known.contains(name)).copied().collect();
         if !missing.is_empty() {
             output.warning(&format!(
-                "the running gateway does not have {}: it was started with other environment variables than this \
-                 shell has. Restart the gateway from here to apply them",
+                "the running gateway does not have {}, because its environment variables differ from this shell's\n\
+                 hint: restart the gateway from this shell",
                 missing.join(", ")
             ));
         }
@@ -196,7 +196,7 @@ fn facts_of(model: &ModelReport) -> String {
     };
     let price = match model.price {
         Some(price) if price.input == 0.0 && price.output == 0.0 => "free".to_owned(),
-        Some(price) => format!("${} in, ${} out a million", price.input, price.output),
+        Some(price) => format!("${} in, ${} out per million tokens", price.input, price.output),
         None => "price unknown".to_owned(),
     };
     format!("{tokens} tokens · {price}")
@@ -217,7 +217,7 @@ fn wanted(models: &Models, name: Option<String>) -> Result<Vec<&Model>> {
 }
 
 fn unknown(err: UnknownModel) -> anyhow::Error {
-    let hint = if err.nearest.is_empty() { "; `gantry models` lists what there is" } else { "" };
+    let hint = if err.nearest.is_empty() { "; `gantry models` lists the models" } else { "" };
     UsageError(format!("{err}{hint}")).into()
 }
 
@@ -230,13 +230,13 @@ async fn test(output: &Output, models: &Models, model: &Model) -> (bool, Value) 
     };
     let began = Instant::now();
     let mut first = None;
-    let mut hear = |event: StreamEvent| {
+    let mut on_event = |event: StreamEvent| {
         if !matches!(event, StreamEvent::Restart { .. } | StreamEvent::Done(_)) {
             first.get_or_insert(began.elapsed());
         }
     };
     let limits = Limits::within(TEST_LIMIT);
-    let answer = models.answer(&request, limits, &CancellationToken::new(), &mut hear).await;
+    let answer = models.answer(&request, limits, &CancellationToken::new(), &mut on_event).await;
     let time = began.elapsed();
     match answer {
         Ok(reply) => {
@@ -244,7 +244,7 @@ async fn test(output: &Output, models: &Models, model: &Model) -> (bool, Value) 
             let text: String = reply.message.text().trim().chars().take(60).collect();
             if !output.json {
                 let mut facts =
-                    vec![format!("first word after {:.2?}, all after {time:.2?}", first.unwrap_or(time))];
+                    vec![format!("first output after {:.2?}, done after {time:.2?}", first.unwrap_or(time))];
                 facts.push(format!(
                     "{} tokens in, {} out",
                     reply.usage.input_tokens, reply.usage.output_tokens
@@ -258,10 +258,10 @@ async fn test(output: &Output, models: &Models, model: &Model) -> (bool, Value) 
                     output.dim(&facts.join(" · "))
                 ));
             }
-            let told = json!({"model": model.name, "ok": true, "answeredBy": reply.model, "text": text,
+            let report = json!({"model": model.name, "ok": true, "answeredBy": reply.model, "text": text,
                 "firstMs": first.unwrap_or(time).as_millis(), "ms": time.as_millis(), "usage": reply.usage,
                 "costUsd": cost.map(|cost| cost.dollars())});
-            (true, told)
+            (true, report)
         }
         Err(err) => {
             let hint = err.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -288,17 +288,20 @@ fn set(
         Ok(tier) => tier.name(),
         Err(()) if tier == "fallback" => "fallback",
         Err(()) => {
-            let message = format!("unknown tier {tier:?}; there are fast, balanced, deep and fallback");
+            let message = format!("unknown tier {tier:?}; the tiers are fast, balanced, deep and fallback");
             return Err(UsageError(message).into());
         }
     };
     if Tier::from_str(name).is_ok() {
-        return Err(UsageError(format!("{name:?} is a tier; name a model, as provider/model")).into());
+        return Err(UsageError(format!(
+            "{name:?} is a tier, not a model; write the model as provider/model"
+        ))
+        .into());
     }
     let models = &found.models;
     let model = models.resolve(name).map_err(unknown)?;
     environment.data.create()?;
-    // What was found is written down, so that it is there when nobody looks.
+    // A provider that was found automatically is written to the file, so that it does not have to be found again.
     let provider = models.providers().find(|provider| provider.name == model.provider);
     if let Some(provider) = provider.filter(|provider| found.is_found(provider)) {
         environment
@@ -310,6 +313,6 @@ fn set(
         }
     }
     environment.layers.write(&format!("models.{key}"), &json!(model.name).to_string())?;
-    output.done(&format!("{key} is {} now", model.name));
+    output.done(&format!("The {key} model is now {}.", model.name));
     Ok(model.name.clone())
 }

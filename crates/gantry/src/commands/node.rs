@@ -1,4 +1,4 @@
-//! `gantry node`: this machine joins a gateway, in the foreground or as a service of its user.
+//! `gantry node` joins this machine to a gateway, in the foreground or as a user service.
 
 mod join;
 mod renamed;
@@ -24,12 +24,12 @@ use crate::output::Output;
     after_help = "Examples:\n  \
         gantry node --gateway https://gantry.example.com --id laptop --workspace ~/src --token-file ~/.gantry-token\n  \
         GANTRY_TOKEN=… gantry node --gateway http://127.0.0.1:7770 --id box\n  \
-        gantry node --gateway … --id reader --tools Read,Glob,Grep     only these tools\n  \
+        gantry node --gateway … --id reader --tools Read,Glob,Grep     offer only these tools\n  \
         gantry node install --gateway … --id laptop --token-file ~/.gantry-token\n  \
         gantry node status\n  \
         gantry node logs --id laptop --follow\n\n\
-        The gateway's operator makes the token with `gantry nodes add ID`. It is never given on the command line. When the\n\
-        gateway does not take it, the node ends with exit code 5, and its service is not started again."
+        The gateway's operator creates the token with `gantry nodes add ID`. Pass it in GANTRY_TOKEN or in a file, never\n\
+        as an argument. If the gateway rejects the token, the node exits with code 5 and its service is not restarted."
 )]
 pub(crate) struct NodeCommand {
     #[command(subcommand)]
@@ -40,64 +40,64 @@ pub(crate) struct NodeCommand {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct NodeArgs {
-    /// The node's name on the gateway
+    /// Node id on the gateway
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// Where relative paths start [default: the current directory]
+    /// Directory that relative paths start in [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// Offer only these tools, such as Read,Glob,Grep
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tools: Option<Vec<String>>,
-    /// Let no tool reach beyond the workspace; shells are confined by the kernel
+    /// Keep all tools inside the workspace; the kernel confines shells
     #[arg(long)]
     pub(crate) contain: bool,
-    /// The file with the node's token, readable by its owner only [default: GANTRY_TOKEN, or node.tokenFile]
+    /// File with the node's token, readable only by its owner [default: GANTRY_TOKEN, or node.tokenFile]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Trust this certificate authority (PEM) beside the system's [default: GANTRY_TLS_CA]
+    /// Also trust this certificate authority (PEM file) [default: GANTRY_TLS_CA]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Allow a gateway that is neither encrypted nor on this machine
+    /// Allow an unencrypted connection to a gateway on another machine
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// What is logged, on standard error and in the data directory [default: info]
+    /// Log level, for standard error and the log file in the data directory [default: info]
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub(crate) log_level: Option<LogLevel>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeAction {
-    /// Make it a service of your user, started now and at login; takes the options of `gantry node`
+    /// Install the node as a user service, started now and at login
     Install {
         #[command(flatten)]
         args: Box<NodeArgs>,
-        /// Only show the service file
+        /// Print the service file without installing it
         #[arg(long)]
         print: bool,
     },
-    /// Stop the service and remove it; the node's data stays
+    /// Stop and remove the service; the node's data stays
     Uninstall(NodeId),
-    /// Start the service
+    /// Start the installed service
     Start(NodeId),
-    /// Stop the node; what runs in the background goes on
+    /// Stop the node; its background commands keep running
     Stop {
         #[command(flatten)]
         node: NodeId,
-        /// End what runs in the background as well; with `--id local`, or where there is no node, what a stopped gateway left
+        /// Also end background commands; with `--id local`, end those that a stopped gateway left running
         #[arg(long)]
         kill: bool,
     },
-    /// Show whether it runs, whether it is connected, and what went wrong last
+    /// Show whether the node runs and is connected, and its last error
     Status(NodeId),
     /// Show the node's log
     Logs {
         #[command(flatten)]
         node: NodeId,
-        /// The newest this many lines
+        /// Number of lines to show, the newest ones
         #[arg(short = 'n', long, default_value_t = 100, value_name = "N")]
         lines: usize,
-        /// Go on with what is written
+        /// Keep printing new lines
         #[arg(short, long)]
         follow: bool,
     },
@@ -105,7 +105,7 @@ pub(crate) enum NodeAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct NodeId {
-    /// The node [default: the only one on this machine]
+    /// Node id [default: the only node on this machine]
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
 }
@@ -119,7 +119,7 @@ pub(crate) fn run(environment: Environment, output: &Output, command: NodeComman
         }
         Some(NodeAction::Start(node)) => service::start(&environment, output, &home(&environment, &node)?),
         Some(NodeAction::Stop { node, kill }) if kill && is_the_gateways(&environment, &node) => {
-            service::end_what_a_gateway_left(&environment, output)
+            service::end_gateway_processes(&environment, output)
         }
         Some(NodeAction::Stop { node, kill }) => {
             service::stop(&environment, output, &known_home(&environment, &node)?, kill)
@@ -133,19 +133,20 @@ pub(crate) fn run(environment: Environment, output: &Output, command: NodeComman
     }
 }
 
-/// Whether background commands of the gateway's own machine are meant: by their name, or because there are no others.
+/// Returns whether `stop --kill` refers to background commands of the gateway's own machine: its id is given, or there is
+/// no node here.
 fn is_the_gateways(environment: &Environment, node: &NodeId) -> bool {
     match &node.id {
         Some(id) => id == LOCAL_NODE,
         None => {
             NodeHome::all(environment.data.root()).is_empty()
                 && (GatewayLock::running(&environment.data).is_some()
-                    || service::a_gateway_left(environment) > 0)
+                    || service::gateway_process_count(environment) > 0)
         }
     }
 }
 
-/// The node that is meant, if it was ever started or installed here: of any other there is nothing to tell.
+/// Returns the home of a node that was started or installed here, or an error with the known ids.
 fn known_home(environment: &Environment, node: &NodeId) -> Result<NodeHome> {
     let home = home(environment, node)?;
     if home.exists() || service::is_installed(environment, home.id()) {
@@ -153,19 +154,19 @@ fn known_home(environment: &Environment, node: &NodeId) -> Result<NodeHome> {
     }
     let homes = NodeHome::all(environment.data.root());
     let known = match homes.iter().map(NodeHome::id).collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => "there is none here".to_owned(),
-        ids => format!("known here: {ids}"),
+        none if none.is_empty() => "no node was started here yet".to_owned(),
+        ids => format!("known nodes: {ids}"),
     };
     let root = environment.data.root().display();
-    Err(UsageError(format!("no node \"{}\" is known in {root} ({known})", home.id())).into())
+    Err(UsageError(format!("unknown node \"{}\" in {root} ({known})", home.id())).into())
 }
 
-/// The node that is meant: the named one, or the only one there is.
+/// Returns the home of the named node, or of the only node on this machine.
 fn home(environment: &Environment, node: &NodeId) -> Result<NodeHome> {
     if let Some(id) = &node.id {
         if id == LOCAL_NODE {
             let message =
-                format!("\"{id}\" is the gateway's own machine and no node: it runs as long as the gateway");
+                format!("\"{id}\" is the gateway's own machine; it starts and stops with the gateway");
             return Err(UsageError(message).into());
         }
         return Ok(NodeHome::new(environment.data.root(), id).map_err(|err| UsageError(err.to_string()))?);
@@ -173,9 +174,9 @@ fn home(environment: &Environment, node: &NodeId) -> Result<NodeHome> {
     let mut homes = NodeHome::all(environment.data.root());
     let ids: Vec<&str> = homes.iter().map(NodeHome::id).collect();
     let message = match homes.len() {
-        0 => "there is no node on this machine; `gantry node --help` shows how to start one".to_owned(),
+        0 => "no node was started on this machine; `gantry node --help` shows how to start one".to_owned(),
         1 => return Ok(homes.remove(0)),
-        _ => format!("there are several nodes on this machine ({}); say which with --id", ids.join(", ")),
+        _ => format!("this machine has several nodes ({}); choose one with --id", ids.join(", ")),
     };
     Err(UsageError(message).into())
 }

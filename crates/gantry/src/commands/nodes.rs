@@ -1,4 +1,4 @@
-//! `gantry nodes`: the machines that may join, and how they are.
+//! `gantry nodes` manages the machines that may join, and shows their state.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -16,10 +16,10 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry nodes                                     who may join, and who is here\n  \
-    gantry nodes add laptop --tag web                prints the command to run there\n  \
+    gantry nodes                                     list all nodes and their state\n  \
+    gantry nodes add laptop --tag web                print the command to run on that machine\n  \
     gantry nodes show laptop\n  \
-    gantry nodes revoke laptop                       its token no longer works, at once")]
+    gantry nodes revoke laptop                       invalidate its token immediately")]
 pub(crate) struct NodesArgs {
     #[command(subcommand)]
     pub(crate) action: Option<NodesAction>,
@@ -27,46 +27,46 @@ pub(crate) struct NodesArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodesAction {
-    /// All nodes, online or not
+    /// List all nodes, online or not
     List,
-    /// One node: platform, version, capabilities, when it was seen, which processes ended
+    /// Show one node: platform, version, capabilities, last seen, ended processes
     Show {
         /// The node's id, as `gantry nodes` lists it
         id: String,
     },
-    /// Let a machine join: prints the command to run there
+    /// Let a machine join: create its token and print the command to run there
     Add {
-        /// What it shall be called: lower case letters, digits and -
+        /// New node's id: lower-case letters, digits and -
         id: String,
-        /// Tags, so that calls can say tag:NAME
+        /// Tag for calls that name tag:NAME; may be repeated
         #[arg(long = "tag", value_name = "TAG")]
         tags: Vec<String>,
     },
-    /// Make a new token for a node; the old one no longer works
+    /// Create a new token for a node and invalidate the old one
     Renew {
         /// The node's id, as `gantry nodes` lists it
         id: String,
     },
-    /// Set the tags of a node; none removes them
+    /// Set the tags of a node; without tags, remove them all
     Tag {
         /// The node's id, as `gantry nodes` lists it
         id: String,
-        /// All tags it shall have
+        /// New tags; they replace the old ones
         tags: Vec<String>,
     },
-    /// Give a node another id
+    /// Rename a node
     Rename {
         /// The node's id, as `gantry nodes` lists it
         id: String,
-        /// What it shall be called
+        /// The new id
         new_id: String,
     },
-    /// Make a node's token invalid and close its connection
+    /// Invalidate a node's token and close its connection
     Revoke {
         /// The node's id, as `gantry nodes` lists it
         id: String,
     },
-    /// Remove a node and all that is known of it
+    /// Remove a node and its records
     Forget {
         /// The node's id, as `gantry nodes` lists it
         id: String,
@@ -95,28 +95,32 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: NodesArgs) -
         NodesAction::Tag { id, tags } => {
             let NodeTags { id, tags } =
                 Client::once(&address, output, method::NODES_TAG, &NodeTags { id, tags })?;
-            output.done(&format!("{id} has the tags: {}", tags.join(", ")));
+            output.done(&match tags.is_empty() {
+                true => format!("{id} has no tags now."),
+                false => format!("{id} is tagged {}.", tags.join(", ")),
+            });
         }
         NodesAction::Rename { id, new_id } => {
             let params = NodeRename { id, new_id };
             let NodeRenamed { rules, .. } = Client::once(&address, output, method::NODES_RENAME, &params)?;
             let NodeRename { id, new_id } = params;
-            output.done(&format!("{id} is now {new_id}; start it there with --id {new_id}"));
+            output.done(&format!("{id} is now {new_id}. Restart the node with --id {new_id}."));
             if !rules.is_empty() {
                 output.warning(&format!(
-                    "policy rules still name {id}, and do not hold for {new_id}: {}; change them in gantry.toml and \
-                     restart the gateway",
+                    "these policy rules still name {id} and do not apply to {new_id}: {}\nhint: change them in \
+                     gantry.toml and restart the gateway",
                     rules.join(", ")
                 ));
             }
         }
         NodesAction::Revoke { id } => {
             let NodeId { id } = Client::once(&address, output, method::NODES_REVOKE, &NodeId { id })?;
-            output.done(&format!("the token of {id} is revoked; `gantry nodes renew {id}` makes a new one"));
+            output
+                .done(&format!("The token of {id} is revoked. `gantry nodes renew {id}` creates a new one."));
         }
         NodesAction::Forget { id } => {
             let NodeId { id } = Client::once(&address, output, method::NODES_FORGET, &NodeId { id })?;
-            output.done(&format!("{id} is forgotten"));
+            output.done(&format!("{id} is removed."));
         }
     }
     Ok(Exit::Success)
@@ -128,7 +132,7 @@ fn find(nodes: Vec<NodeInfo>, id: &str) -> Result<NodeInfo> {
     }
     let hint = match nearest(id, nodes.iter().map(|node| node.id.as_str())).first() {
         Some(near) => format!("did you mean \"{near}\"?"),
-        None => "`gantry nodes` lists them".to_owned(),
+        None => "`gantry nodes` lists the known nodes".to_owned(),
     };
     let refusal = Refusal::new(RefusalCode::InvalidInput, format!("unknown node \"{id}\""));
     Err(Refused(refusal.with_hint(hint)).into())
@@ -165,10 +169,10 @@ fn seen(node: &NodeInfo) -> String {
     seen.map_or(String::new(), |seen| format!("last seen {seen:.0}"))
 }
 
-/// What `nodes show --json` prints.
+/// `NodeDetails` is the output of `gantry nodes show --json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct NodeDetails<'a> {
     #[serde(flatten)]
     node: &'a NodeInfo,
     process_ends: Option<&'a [ProcessRecord]>,
@@ -176,7 +180,7 @@ struct Shown<'a> {
 
 fn show(output: &Output, node: &NodeInfo, ends: Option<&[ProcessRecord]>) {
     if output.json {
-        return output.value(&Shown { node, process_ends: ends });
+        return output.value(&NodeDetails { node, process_ends: ends });
     }
     let time = |ms: Option<i64>| {
         let time = ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
@@ -191,7 +195,7 @@ fn show(output: &Output, node: &NodeInfo, ends: Option<&[ProcessRecord]>) {
         ("last seen", time(node.last_seen)),
         ("capabilities", node.host_capabilities.join(", ")),
         ("tools", node.tool_capabilities.keys().cloned().collect::<Vec<_>>().join(", ")),
-        ("calls", format!("{} under way", node.in_flight)),
+        ("calls", format!("{} running", node.in_flight)),
     ];
     for (name, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
         output.line(&format!("  {}  {text}", output.dim(&format!("{name:<12}"))));
@@ -211,7 +215,7 @@ fn show(output: &Output, node: &NodeInfo, ends: Option<&[ProcessRecord]>) {
     }
 }
 
-/// The command to run on the other machine. The token is no argument: those are seen by everybody there.
+/// Prints the command to run on the other machine. The token is a variable, because every user there can see arguments.
 fn invite(output: &Output, address: &Address, invitation: &Invitation) {
     #[derive(Serialize)]
     struct Printed<'a> {
@@ -224,14 +228,14 @@ fn invite(output: &Output, address: &Address, invitation: &Invitation) {
     if output.json {
         return output.value(&Printed { id, token, gateway: &url });
     }
-    output.page(&format!("On the other machine, with gantry installed, run:\n\n  GANTRY_TOKEN={token} gantry node --gateway {url} --id {id}\n"));
+    output.page(&format!("Install Gantry on the other machine and run:\n\n  GANTRY_TOKEN={token} gantry node --gateway {url} --id {id}\n"));
     output.line(&output.dim(
-        "The token is shown this once. To keep it, put it into a file of mode 0600 and use --token-file.",
+        "The token is shown only once. To keep it, save it in a file with mode 0600 and use --token-file.",
     ));
     if address.url.is_loopback() && url == address.url.to_string() {
         output.warning(
-            "this address is only reached from this machine: start the gateway with --listen and --public-url, \
-             or use an SSH tunnel",
+            "other machines cannot reach this address\nhint: start the gateway with --listen and --public-url, or use \
+             an SSH tunnel",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `gantry results`: read a kept result.
+//! `gantry results` reads a stored tool result.
 
 use anyhow::Result;
 use clap::Args;
@@ -15,12 +15,12 @@ use crate::output::Output;
     gantry results res_0123456789abcdef0123456789abcdef --limit 2000\n  \
     gantry results res_0123456789abcdef0123456789abcdef --grep 'error|warning'")]
 pub(crate) struct ResultsArgs {
-    /// The handle, as given in `resultHandle`
+    /// Handle of the result, from `resultHandle`
     pub(crate) handle: String,
     /// First character to show; with --grep, how many matches to skip
     #[arg(long, default_value_t = 0)]
     pub(crate) offset: usize,
-    /// At most this many characters
+    /// Maximum number of characters to show
     #[arg(long, default_value_t = 80_000)]
     pub(crate) limit: usize,
     /// Show only passages that match this regular expression
@@ -44,7 +44,10 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: &ResultsArgs
     } else {
         output.reply(&gantry_tool::Reply::Text(page.text));
         if let Some(next) = page.next_offset {
-            output.warning(&format!("{} characters in all; --offset {next} reads on", page.total_characters));
+            output.warning(&format!(
+                "{} characters in total; continue with --offset {next}",
+                page.total_characters
+            ));
         }
     }
     Ok(Exit::Success)

@@ -1,4 +1,4 @@
-//! `gantry secrets`: values that tools send and never show. They are kept, sealed, in the data directory here.
+//! `gantry secrets` manages values that tools can send but never show. They are encrypted in this data directory.
 
 use std::io::{IsTerminal, Read};
 
@@ -17,13 +17,13 @@ mod hidden_input;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry secrets set GITHUB --host api.github.com          asks for the value, without showing it\n  \
+    gantry secrets set GITHUB --host api.github.com          prompts for the value, without echo\n  \
     pass show stripe | gantry secrets set STRIPE --host api.stripe.com --host files.stripe.com\n  \
     gantry secrets set LAB --host '*.lab.example.com' < key.txt\n  \
-    gantry secrets                                           names, hosts and dates; never values\n  \
+    gantry secrets                                           list names, hosts and dates\n  \
     gantry secrets rm GITHUB\n\n\
-    Tools name a secret as secret:NAME. It goes to its hosts alone, over https.\n\
-    The key is secrets.key in the data directory (mode 0600), or is made of GANTRY_MASTER_KEY if that is set.")]
+    Tools refer to a secret as secret:NAME. It is sent only to its hosts, over https.\n\
+    Values are encrypted with secrets.key in the data directory (mode 0600), or with GANTRY_MASTER_KEY if that is set.")]
 pub(crate) struct SecretsArgs {
     #[command(subcommand)]
     action: Option<SecretsAction>,
@@ -31,15 +31,15 @@ pub(crate) struct SecretsArgs {
 
 #[derive(Debug, Subcommand)]
 enum SecretsAction {
-    /// Store a secret; its value comes from standard input, never from the command line
+    /// Store a secret; its value is read from standard input
     Set {
-        /// Letters, digits, - and _
+        /// Secret's name: letters, digits, - and _
         name: String,
-        /// A host it may go to: a name, an address, or *.domain; may be repeated
+        /// Host it may be sent to: a name, an address, or *.domain; may be repeated
         #[arg(long = "host", value_name = "HOST", required = true)]
         hosts: Vec<String>,
     },
-    /// Names, hosts and dates
+    /// List names, hosts and dates, never values
     List,
     /// Remove a secret
     Rm {
@@ -51,7 +51,7 @@ enum SecretsAction {
 pub(crate) fn run(environment: &Environment, output: &Output, args: SecretsArgs) -> Result<Exit> {
     if environment.gateway.is_some() {
         let message =
-            "secrets are kept in a data directory; run this on the gateway's own machine, without --gateway";
+            "secrets are stored on the gateway's machine; run this command there, without --gateway";
         return Err(UsageError(message.into()).into());
     }
     match args.action.unwrap_or(SecretsAction::List) {
@@ -67,17 +67,20 @@ fn set(environment: &Environment, output: &Output, name: &str, hosts: &[String])
     let hosts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
     let too_wide = |host: &&String| host.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'));
     if let Some(host) = hosts.iter().find(too_wide) {
-        return Err(UsageError(format!("{host} is half the Internet; name the domain it belongs to")).into());
+        return Err(UsageError(format!(
+            "--host {host} is too broad; include the domain, such as *.example.com"
+        ))
+        .into());
     }
     let value = value(name)?;
     let now = jiff::Timestamp::now().as_millisecond();
-    let replaced = environment.secrets().set(name, &value, &hosts, now).map_err(told)?;
-    let what = if replaced { "changed" } else { "stored" };
-    output.done(&format!("{name} is {what}, for {}", hosts.join(", ")));
+    let replaced = environment.secrets().set(name, &value, &hosts, now).map_err(classify)?;
+    let done = if replaced { "Replaced" } else { "Stored" };
+    output.done(&format!("{done} {name} for {}.", hosts.join(", ")));
     Ok(Exit::Success)
 }
 
-/// One line typed without being shown, or all of standard input but the line break at its end.
+/// Reads one line typed without echo, or all of standard input without its final line break.
 fn value(name: &str) -> Result<String> {
     let mut bytes = Vec::new();
     if std::io::stdin().is_terminal() {
@@ -86,7 +89,7 @@ fn value(name: &str) -> Result<String> {
         let most = MAX_SECRET_BYTES as u64 + 3;
         std::io::stdin().take(most).read_to_end(&mut bytes).context("cannot read standard input")?;
     }
-    let text = String::from_utf8(bytes).map_err(|_| UsageError("the value is not text".into()))?;
+    let text = String::from_utf8(bytes).map_err(|_| UsageError("the value is not UTF-8 text".into()))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
@@ -110,7 +113,7 @@ fn list(environment: &Environment, output: &Output) -> Result<Exit> {
         output.line(&format!("{}  {}", output.bold(name), facts.join(" · ")));
     }
     if secrets.is_empty() {
-        output.note("there are no secrets; `gantry secrets set NAME --host HOST` stores one");
+        output.note("no secrets are stored; `gantry secrets set NAME --host HOST` stores one");
     }
     Ok(Exit::Success)
 }
@@ -118,17 +121,17 @@ fn list(environment: &Environment, output: &Output) -> Result<Exit> {
 fn remove(environment: &Environment, output: &Output, name: &str) -> Result<Exit> {
     let secrets = environment.secrets();
     if secrets.remove(name)? {
-        output.done(&format!("{name} is removed"));
+        output.done(&format!("Removed {name}."));
         return Ok(Exit::Success);
     }
     let known = secrets.all()?;
     let near = nearest(name, known.keys().map(String::as_str));
     let hint = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
-    Err(UsageError(format!("there is no secret \"{name}\"{hint}")).into())
+    Err(UsageError(format!("unknown secret \"{name}\"{hint}")).into())
 }
 
-/// What the user can mend is a mistake in usage; the rest is a failure.
-fn told(err: SecretsError) -> anyhow::Error {
+/// Converts errors that the user can fix to usage errors.
+fn classify(err: SecretsError) -> anyhow::Error {
     match err {
         SecretsError::BadName(_) | SecretsError::BadValue { .. } | SecretsError::NoHosts { .. } => {
             UsageError(err.to_string()).into()

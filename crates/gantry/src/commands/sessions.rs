@@ -1,4 +1,4 @@
-//! `gantry sessions`: the conversations of agents; what was said, and what to do with one.
+//! `gantry sessions` lists and manages the conversations of agents.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -17,11 +17,11 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry sessions                                  the last active first\n  \
-    gantry sessions show main                        what was said and done\n  \
-    gantry sessions export main > main.jsonl         everything, one event a line\n  \
-    gantry sessions answer main yes                  answer what an agent asks\n  \
-    gantry sessions reset main                       begin anew; what was said is kept")]
+    gantry sessions                                  list sessions, most recent first\n  \
+    gantry sessions show main                        show messages and tool calls\n  \
+    gantry sessions export main > main.jsonl         export every event, one per line\n  \
+    gantry sessions answer main yes                  answer an agent's question\n  \
+    gantry sessions reset main                       start over; the journal is kept")]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
     action: Option<SessionsAction>,
@@ -29,51 +29,51 @@ pub(crate) struct SessionsArgs {
 
 #[derive(Debug, Subcommand)]
 enum SessionsAction {
-    /// The sessions, the last active first
+    /// List sessions, most recent first
     List {
-        /// At most this many
+        /// Maximum number of sessions to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// How a session is, and what was said and done in it
+    /// Show a session's state, messages and tool calls
     Show {
         /// The session's key, as `gantry sessions` lists it
         key: String,
     },
-    /// Everything that happened in a session, one JSON event a line
+    /// Print every event of a session, one JSON object per line
     Export {
         /// The session's key, as `gantry sessions` lists it
         key: String,
     },
-    /// Begin anew; what was said before stays in the journal
+    /// Start over; earlier messages stay in the journal
     Reset {
         /// The session's key, as `gantry sessions` lists it
         key: String,
     },
-    /// Replace what was said by a summary; the whole stays in the journal
+    /// Replace earlier messages by a summary; the journal keeps them
     Compact {
         /// The session's key, as `gantry sessions` lists it
         key: String,
     },
-    /// End the run that is under way
+    /// Stop the current run
     Stop {
         /// The session's key, as `gantry sessions` lists it
         key: String,
     },
-    /// Answer a question that an agent waits for
+    /// Answer a question of an agent
     Answer {
         /// The session's key, as `gantry sessions` lists it
         key: String,
-        /// The question's id; may be left out while only one is open
+        /// Question's id [default: the only open question]
         #[arg(long, value_name = "ID")]
         question: Option<String>,
-        /// yes, no or always; or what the agent wants to know, one for each of its questions
+        /// yes, no or always; or one answer for each of the agent's questions
         #[arg(required = true, num_args = 1.., value_name = "ANSWER")]
         answers: Vec<String>,
-        /// For always: with any arguments, not only these
+        /// With always: allow any arguments, not only these
         #[arg(long)]
         any_arguments: bool,
-        /// For always: how long it counts
+        /// With always: how many hours the approval is valid
         #[arg(long, value_name = "HOURS")]
         hours: Option<u32>,
     },
@@ -86,7 +86,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: SessionsArgs
         Client::once(&address, output, method::SESSIONS_STATUS, &params)
     };
     let command = |key: &str, text: &str| -> Result<Exit> {
-        // A name that is misspelled is not the name of a new one.
+        // A misspelled key must not create a new session.
         status(key)?;
         let params = MessageParams {
             session_key: Some(key.to_owned()),
@@ -139,7 +139,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: SessionsArgs
     }
 }
 
-/// All events of a session, page by page.
+/// Returns all events of a session. They are fetched page by page.
 fn history(address: &Address, output: &Output, key: &str) -> Result<Vec<HistoryEvent>> {
     let mut params = HistoryParams { session_key: key.to_owned(), from: Some(0), limit: None };
     let mut events = Vec::new();
@@ -162,7 +162,7 @@ fn list(output: &Output, listed: &SessionList) {
         let state = match (session.waiting, session.running) {
             (true, _) => output.yellow("waiting"),
             (false, true) => output.green("running"),
-            (false, false) => output.dim("quiet"),
+            (false, false) => output.dim("idle"),
         };
         let label = session.label.as_deref().unwrap_or_default();
         let parent = session.parent.as_ref().map(|parent| output.dim(&format!("  child of {parent}")));
@@ -173,12 +173,12 @@ fn list(output: &Output, listed: &SessionList) {
 
 fn show(output: &Output, status: &SessionStatus, events: &[HistoryEvent]) {
     #[derive(Serialize)]
-    struct Shown<'a> {
+    struct SessionReport<'a> {
         status: &'a SessionStatus,
         events: &'a [HistoryEvent],
     }
     if output.json {
-        return output.value(&Shown { status, events });
+        return output.value(&SessionReport { status, events });
     }
     for event in events {
         if let Some(line) = line(output, event.entry()).filter(|line| !line.is_empty()) {
@@ -191,11 +191,11 @@ fn show(output: &Output, status: &SessionStatus, events: &[HistoryEvent]) {
     }
 }
 
-/// A line about an event, if people need one.
+/// Describes an event in one line. Returns `None` for events that are not shown.
 fn line(output: &Output, entry: HistoryEntry) -> Option<String> {
     Some(match entry {
         HistoryEntry::MessageIn { from, text } => format!("{} {text}", output.bold(&from)),
-        HistoryEntry::Replied { reply } => said(output, &reply.message.content),
+        HistoryEntry::Replied { reply } => reply_text(output, &reply.message.content),
         HistoryEntry::CallEnded { result } if result.is_error => {
             output.yellow(&format!("  failed: {}", first_text(&result.content)))
         }
@@ -213,8 +213,8 @@ fn line(output: &Output, entry: HistoryEntry) -> Option<String> {
         HistoryEntry::UserAnswered { answers, by } => {
             output.dim(&format!("  {by} answered {}", answers.join(" / ")))
         }
-        HistoryEntry::Compacted {} => output.dim("  summed up"),
-        HistoryEntry::Reset { why } => output.dim(&format!("  begun anew: {why}")),
+        HistoryEntry::Compacted {} => output.dim("  compacted"),
+        HistoryEntry::Reset { why } => output.dim(&format!("  started over: {why}")),
         HistoryEntry::RunEnded { end: RunEnd::Failed { error } } => output.red(&error),
         HistoryEntry::CallEnded { .. } | HistoryEntry::RunEnded { .. } | HistoryEntry::Other => return None,
     })
@@ -229,8 +229,8 @@ fn decision(answer: &ApprovalDecision) -> &'static str {
     }
 }
 
-/// What the model said, and what it called.
-fn said(output: &Output, content: &[HistoryBlock]) -> String {
+/// Formats a model's reply: its text and its tool calls.
+fn reply_text(output: &Output, content: &[HistoryBlock]) -> String {
     let blocks = content.iter().filter_map(|block| match block {
         HistoryBlock::Text { text } => Some(text.clone()),
         HistoryBlock::ToolUse { name, input } => {

@@ -1,4 +1,4 @@
-//! `gantry tokens`: for client programs, each with what it may do.
+//! `gantry tokens` manages the access tokens of client programs.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -21,26 +21,26 @@ pub(crate) struct TokensArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokensAction {
-    /// All tokens and what they may do
+    /// List all tokens and their permissions
     List,
-    /// Make a token; it is shown once
+    /// Create a token; it is shown only once
     Add {
-        /// What the token shall be called
+        /// New token's name
         name: String,
-        /// Names, globs, toolsets and effects (effect:writes_files) it may call [default: all]
+        /// Tools it may call: names, globs, toolsets, effects such as effect:writes_files [default: all]
         #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
         tools: Vec<String>,
         /// Agents it may act as
         #[arg(long, value_delimiter = ',', value_name = "AGENTS")]
         agents: Vec<String>,
-        /// Only tools that change nothing
+        /// Allow only read-only tools
         #[arg(long)]
         read_only: bool,
-        /// How long it works, such as 12h or 30d
+        /// Expire after this time, such as 12h or 30d [default: never]
         #[arg(long, value_name = "TIME", value_parser = parse_long_duration)]
         expires: Option<std::time::Duration>,
     },
-    /// Make a token invalid and close its connections
+    /// Invalidate a token and close its connections
     Revoke {
         /// The token's name, as `gantry tokens` lists it
         name: String,
@@ -57,7 +57,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: TokensArgs) 
                 tools: (!tools.is_empty()).then_some(tools),
                 agents,
                 read_only,
-                expires: expires.map(end_of).transpose()?.map(jiff::Timestamp::as_millisecond),
+                expires: expires.map(expiry_after).transpose()?.map(jiff::Timestamp::as_millisecond),
             };
             let added: TokenAdded = Client::once(&address, output, method::TOKENS_ADD, &params)?;
             added.warnings.iter().for_each(|warning| output.warning(warning));
@@ -65,21 +65,21 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: TokensArgs) 
                 output.value(&added);
             } else {
                 output.line(&added.token);
-                output.warning("the token is shown this once; the gateway keeps only its hash");
+                output.warning("the token is shown only once; the gateway keeps only its hash");
             }
         }
         TokensAction::Revoke { name } => {
             let TokenName { name } =
                 Client::once(&address, output, method::TOKENS_REVOKE, &TokenName { name })?;
-            output.done(&format!("{name} is revoked"));
+            output.done(&format!("The token {name} is revoked."));
         }
     }
     Ok(Exit::Success)
 }
 
-fn end_of(life: std::time::Duration) -> Result<jiff::Timestamp> {
+fn expiry_after(life: std::time::Duration) -> Result<jiff::Timestamp> {
     let end = jiff::Timestamp::now().checked_add(life);
-    end.map_err(|_| UsageError("--expires is further away than a calendar goes".into()).into())
+    end.map_err(|_| UsageError("--expires is too far in the future".into()).into())
 }
 
 fn list(output: &Output, listed: &TokenList) {

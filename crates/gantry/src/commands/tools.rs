@@ -1,4 +1,4 @@
-//! `gantry tools`: what there is, and what one of them takes.
+//! `gantry tools` lists the tools, or shows one with its parameters.
 
 use anyhow::Result;
 use clap::Args;
@@ -16,18 +16,18 @@ use crate::output::Output;
 #[command(after_help = "Examples:\n  \
     gantry tools --toolset guarded\n  \
     gantry tools Bash\n  \
-    gantry tools --agent file-assistant            what that agent sees\n  \
+    gantry tools --agent file-assistant            list the tools of an agent\n  \
     gantry tools read --json | jq .inputSchema")]
 pub(crate) struct ToolsArgs {
-    /// Show this tool
+    /// Tool to show [default: list all tools]
     pub(crate) name: Option<String>,
-    /// Only this toolset: node, native, guarded, basic, assistant, gantry, mcp
+    /// List only this toolset: node, native, guarded, basic, assistant, gantry, mcp
     #[arg(long, value_name = "TOOLSET")]
     pub(crate) toolset: Option<String>,
-    /// Only what this agent sees
+    /// List only the tools of this agent
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
-    /// The tools of this process, whatever gateway is configured
+    /// List the tools of this process, even if a gateway is running or configured
     #[arg(long)]
     pub(crate) local: bool,
 }
@@ -73,7 +73,7 @@ fn list(output: &Output, tools: &[ToolInfo]) {
     let mut current = String::new();
     for tool in tools {
         let heading = match &tool.nodes {
-            Some(_) => "# node tools, called with \"node\": a name, tag:NAME or *".to_owned(),
+            Some(_) => "# node tools; pass \"node\": NAME, tag:NAME or *".to_owned(),
             None => format!("# {}", tool.toolset),
         };
         if current != heading {
@@ -107,7 +107,7 @@ fn show(output: &Output, tool: &ToolInfo) {
         None => output.line("  text"),
         Some(schema) => parameters(schema).iter().for_each(|line| output.prose(line, 6)),
     }
-    output.page(&format!("\n{}", output.dim("--json prints the whole schemas")));
+    output.page(&format!("\n{}", output.dim("Add --json for the complete schemas.")));
 }
 
 fn parse_toolset(name: &str) -> Result<Toolset> {
@@ -115,7 +115,7 @@ fn parse_toolset(name: &str) -> Result<Toolset> {
         let names = Toolset::ALL.map(Toolset::name);
         let hint = match nearest(name, names).first() {
             Some(near) => format!("did you mean \"{near}\"?"),
-            None => format!("there are {}", names.join(", ")),
+            None => format!("the toolsets are {}", names.join(", ")),
         };
         UsageError(format!("unknown toolset \"{name}\"; {hint}")).into()
     })
@@ -123,12 +123,12 @@ fn parse_toolset(name: &str) -> Result<Toolset> {
 
 fn traits(tool: &ToolInfo) -> String {
     let mut words = vec![tool.toolset.as_str()];
-    let said = [
+    let flags = [
         (tool.read_only, "read-only"),
         (tool.destructive, "destructive"),
-        (tool.open_world, "reaches outside"),
+        (tool.open_world, "uses the network"),
     ];
-    words.extend(said.iter().filter(|(applies, _)| *applies).map(|(_, word)| *word));
+    words.extend(flags.iter().filter(|(applies, _)| *applies).map(|(_, word)| *word));
     words.extend(tool.capabilities.iter().chain(tool.nodes.iter().flatten()).map(String::as_str));
     words.join(" · ")
 }
@@ -141,7 +141,7 @@ fn first_sentence(text: &str) -> String {
     }
 }
 
-/// One line a field: name, type, whether it is required, default, description.
+/// Describes a schema, one line per field: name, type, whether it is required, default, description.
 pub(crate) fn parameters(schema: &Value) -> Vec<String> {
     let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema[key].as_array());
     if let Some(alternatives) = alternatives.filter(|_| schema.get("properties").is_none()) {

@@ -1,4 +1,4 @@
-//! `gantry transfer`: sends a file or a directory, shows how far it is, and waits also while the gateway is restarted.
+//! `gantry transfer` copies a file or directory, shows progress, and keeps waiting while the gateway restarts.
 
 mod bar;
 
@@ -25,35 +25,35 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gantry transfer laptop:/home/me/data.tar build-box:/tmp/data.tar\n  \
-    gantry transfer laptop:photos gsv:photos         a directory, into storage\n  \
+    gantry transfer laptop:photos gsv:photos         copy a directory into storage\n  \
     gantry transfer gsv:report.pdf local:report.pdf\n\n\
-    A file at the destination is replaced once everything has arrived. A directory is merged into one that is there: each file\n\
-    is replaced when it has arrived whole, and what else is there stays.\n\
-    A transfer that was cut goes on where it was. Ctrl-C calls it off: nothing half-sent stays, files that had arrived do.\n\
-    While the gateway is away nothing can be called off: it goes on with the transfer when it is back.")]
+    A file at the destination is replaced only after the new one has arrived completely. A directory is merged into an\n\
+    existing one: other files in it stay.\n\
+    An interrupted transfer resumes where it stopped. Ctrl-C cancels it: complete files stay, partial ones are removed.\n\
+    A transfer cannot be cancelled while the gateway is offline; it resumes when the gateway is back.")]
 pub(crate) struct TransferArgs {
-    /// Where from: NODE:PATH, or gsv:PATH for storage; relative paths start in the node's workspace
+    /// Source: NODE:PATH, or gsv:PATH for storage; relative paths start in the node's workspace
     pub(crate) source: String,
-    /// Where to, in the same form
+    /// Destination, in the same form
     pub(crate) destination: String,
-    /// Whose workspace gsv: means [default: main]
+    /// Agent whose storage gsv: names [default: main]
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
 }
 
 const TOOL: &str = "gsv__Transfer";
 
-/// A gateway that stops closes its connections this soon after its last answers.
+/// A stopping gateway closes its connections within this time after its last answers.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// How long a gateway that was lost is waited for, and how often it is looked for.
-const AWAY_LIMIT: Duration = Duration::from_secs(10 * 60);
-const LOOK_PAUSE: Duration = Duration::from_millis(500);
+/// How long the command waits for a lost gateway, and the pause between two attempts to reconnect.
+const RECONNECT_LIMIT: Duration = Duration::from_secs(10 * 60);
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(environment: &Environment, output: &Output, args: &TransferArgs) -> Result<Exit> {
     let address = Target::gateway(environment, output)?;
     let endpoint = |text: &str| match text.strip_prefix("local:") {
-        // On our own machine a path means what it means in the shell.
+        // On this machine a path means what it means in the shell.
         Some(path) if address.is_ours && !path.is_empty() => {
             let path = environment.expand_home(std::path::Path::new(path));
             format!("local:{}", environment.current_dir.join(path).display())
@@ -78,7 +78,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: &TransferArg
     Ok(Exit::Success)
 }
 
-/// What is read of the tool's result.
+/// `Transferred` holds the fields of the tool's result that the command prints.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Transferred {
@@ -95,12 +95,12 @@ struct Transferred {
 
 fn show(output: &Output, glyphs: Glyphs, result: &Value) -> Result<()> {
     let sent: Transferred =
-        serde_json::from_value(result.clone()).context("the gateway's answer is not valid")?;
-    let left_out = (sent.skipped_count > 0 && !output.json)
-        .then(|| format!("{} left out; everything else has arrived", sent.skipped_count));
+        serde_json::from_value(result.clone()).context("the gateway's answer is invalid")?;
+    let skipped_note = (sent.skipped_count > 0 && !output.json)
+        .then(|| format!("{} entries were skipped; everything else was copied", sent.skipped_count));
     if output.json || !output.is_terminal() {
         output.value(result);
-        left_out.iter().for_each(|told| output.warning(told));
+        skipped_note.iter().for_each(|note| output.warning(note));
         return Ok(());
     }
     let bytes = HumanBytes(sent.bytes_transferred);
@@ -111,38 +111,38 @@ fn show(output: &Output, glyphs: Glyphs, result: &Value) -> Result<()> {
     };
     output.line(&format!("{} {arrow} {}: {bytes}{files}", sent.source, sent.destination));
     for skipped in &sent.skipped {
-        output.warning(&format!("left out: {skipped}"));
+        output.warning(&format!("skipped: {skipped}"));
     }
-    left_out.iter().for_each(|told| output.warning(told));
+    skipped_note.iter().for_each(|note| output.warning(note));
     Ok(())
 }
 
-/// Asks until there is an answer. The same transfer asked for again is the same transfer.
+/// Repeats the request until the gateway answers. A repeated request joins the same transfer.
 async fn transfer(address: &Address, output: &Output, glyphs: Glyphs, params: &CallParams) -> Outcome {
     let cancel = CancellationToken::new();
-    let calling_off = cancel.clone();
+    let cancelling = cancel.clone();
     let watching = tokio::spawn(async move {
         interrupted().await;
-        calling_off.cancel();
+        cancelling.cancel();
     });
     let mut lost_at: Option<Instant> = None;
     let outcome = loop {
         let client = match Client::connect(address).await {
             Ok(client) => client,
             Err(refusal) => {
-                let waiting = lost_at.is_some_and(|at| at.elapsed() < AWAY_LIMIT)
+                let waiting = lost_at.is_some_and(|at| at.elapsed() < RECONNECT_LIMIT)
                     && refusal.code == RefusalCode::Unavailable
                     && !cancel.is_cancelled();
                 if waiting {
                     tokio::select! {
-                        () = tokio::time::sleep(LOOK_PAUSE) => {}
+                        () = tokio::time::sleep(RECONNECT_PAUSE) => {}
                         () = cancel.cancelled() => {}
                     }
                     continue;
                 }
                 let refusal = match lost_at {
                     Some(_) if refusal.code == RefusalCode::Unavailable => {
-                        goes_on(&refusal, cancel.is_cancelled())
+                        still_running(&refusal, cancel.is_cancelled())
                     }
                     _ => refusal,
                 };
@@ -161,9 +161,9 @@ async fn transfer(address: &Address, output: &Output, glyphs: Glyphs, params: &C
             matches!(&outcome.answer, Answer::Refused(refusal) if refusal.code == RefusalCode::Unavailable);
         if unavailable && client.is_lost(CLOSING).await {
             if cancel.is_cancelled() {
-                break Outcome::from_wire(TOOL, Err(in_doubt().to_wire()));
+                break Outcome::from_wire(TOOL, Err(cancel_unconfirmed().to_wire()));
             }
-            output.warning("the gateway was lost; waiting for it, the transfer goes on");
+            output.warning("the connection to the gateway was lost; reconnecting, the transfer will resume");
             lost_at = Some(Instant::now());
             continue;
         }
@@ -174,26 +174,25 @@ async fn transfer(address: &Address, output: &Output, glyphs: Glyphs, params: &C
     outcome
 }
 
-/// Of a gateway that was lost and is not back: the transfer is the gateway's, and not over because nobody waits for it.
-fn goes_on(refusal: &Refusal, called_off: bool) -> Refusal {
+/// The gateway is offline, and it resumes the transfer when it is back, whether or not this command waits.
+fn still_running(refusal: &Refusal, cancelled: bool) -> Refusal {
     let why = &refusal.message;
-    let (message, hint) = match called_off {
+    let (message, hint) = match cancelled {
         true => (
-            format!("the transfer was not called off, the gateway goes on with it when it is back: {why}"),
-            "run the same command again then, and press Ctrl-C to call it off",
+            format!("the transfer was not cancelled; the gateway will resume it when it is back: {why}"),
+            "when the gateway is back, run the same command again and press Ctrl-C",
         ),
         false => (
-            format!("the gateway did not come back, and goes on with the transfer when it does: {why}"),
-            "run the same command again then to see what comes of it",
+            format!("the gateway is still offline; it will resume the transfer when it is back: {why}"),
+            "when the gateway is back, run the same command again to follow the transfer",
         ),
     };
     Refusal::new(RefusalCode::Unavailable, message).with_hint(hint)
 }
 
-/// Of a gateway that was lost before it said that it had called the transfer off.
-fn in_doubt() -> Refusal {
-    let message =
-        "the gateway was lost before it had called the transfer off: it may go on with it when it is back";
-    let hint = "run the same command again then, and press Ctrl-C to call it off";
+/// The connection was lost before the gateway confirmed the cancellation.
+fn cancel_unconfirmed() -> Refusal {
+    let message = "the connection was lost before the gateway confirmed the cancellation; the transfer may resume when it is back";
+    let hint = "when the gateway is back, run the same command again and press Ctrl-C";
     Refusal::new(RefusalCode::Unavailable, message).with_hint(hint)
 }

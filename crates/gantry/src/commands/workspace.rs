@@ -1,4 +1,4 @@
-//! `gantry workspace`: an agent's files in storage, through the native tools like everybody else.
+//! `gantry workspace` manages an agent's files in storage, through the native tools and the gate.
 
 use std::io::Read;
 
@@ -17,13 +17,13 @@ use crate::output::Output;
     gantry workspace ls memory/\n  \
     gantry workspace cat SOUL.md\n  \
     gantry workspace put notes.md memory/notes.md\n  \
-    gantry workspace edit SOUL.md 'old words' 'new words'\n  \
+    gantry workspace edit SOUL.md 'old text' 'new text'\n  \
     gantry workspace rm -r memory/2025\n  \
     gantry workspace ls --agent helper")]
 pub(crate) struct WorkspaceArgs {
     #[command(subcommand)]
     pub(crate) action: WorkspaceAction,
-    /// Whose workspace [default: main]
+    /// Agent whose files are used [default: main]
     #[arg(long, global = true, value_name = "ID")]
     pub(crate) agent: Option<String>,
 }
@@ -32,44 +32,44 @@ pub(crate) struct WorkspaceArgs {
 pub(crate) enum WorkspaceAction {
     /// List a directory
     Ls {
-        /// The directory in the workspace [default: all of it]
+        /// Directory in storage [default: the top]
         path: Option<String>,
     },
     /// Print a file
     Cat {
-        /// The file in the workspace
+        /// File in storage
         path: String,
     },
-    /// Write a file from a text file here, or from standard input with -
+    /// Write a file from a local text file, or from standard input
     Put {
-        /// The file here, or - for standard input
+        /// Local file, or - for standard input
         file: String,
-        /// The file in the workspace
+        /// File in storage
         path: String,
     },
-    /// Delete a file
+    /// Delete a file, or with -r a directory
     Rm {
-        /// The file in the workspace
+        /// File in storage
         path: String,
-        /// Or a directory, with all files in it
+        /// Delete a directory and all files in it
         #[arg(short, long)]
         recursive: bool,
     },
     /// Replace exact text in a file
     Edit {
-        /// The file in the workspace
+        /// File in storage
         path: String,
-        /// The text that is there, exactly
+        /// Exact text to replace
         old: String,
-        /// The text that takes its place
+        /// Replacement text
         new: String,
-        /// Every occurrence, not just the only one
+        /// Replace every occurrence [default: the text must occur exactly once]
         #[arg(long)]
         all: bool,
     },
 }
 
-/// What is written as text in one go.
+/// The largest file that `put` writes.
 const MAX_PUT_BYTES: u64 = 32 << 20;
 
 pub(crate) fn run(environment: Environment, output: &Output, args: WorkspaceArgs) -> Result<Exit> {
@@ -92,15 +92,24 @@ pub(crate) fn run(environment: Environment, output: &Output, args: WorkspaceArgs
     };
     let outcome = asking.call(output, tool, input)?;
     let Answer::Success(Reply::Json(answer)) = &outcome.answer else {
-        if matches!(args.action, WorkspaceAction::Rm { .. })
-            && matches!(&outcome.answer, Answer::ToolError(Reply::Json(error))
-                if error["error"].as_str().is_some_and(|message| message.contains("is a directory")))
+        let exit = crate::commands::call::print(output, &outcome);
+        if let (WorkspaceAction::Rm { path, .. }, Answer::ToolError(_)) = (&args.action, &outcome.answer)
+            && is_directory(&asking, output, path)?
         {
-            output.warning("`gantry workspace rm -r` deletes a directory");
+            output.warning("use `gantry workspace rm -r` to delete a directory");
         }
-        return Ok(crate::commands::call::print(output, &outcome));
+        return Ok(exit);
     };
     Ok(show(output, &args.action, &answer["result"]))
+}
+
+/// Returns whether a path has entries below it.
+fn is_directory(asking: &Asking, output: &Output, path: &str) -> Result<bool> {
+    let path = format!("{}/", path.trim_end_matches('/'));
+    let outcome = asking.call(output, "gsv__ReadFile", json!({"path": path}))?;
+    let Answer::Success(Reply::Json(answer)) = &outcome.answer else { return Ok(false) };
+    let entries = |field: &str| texts(&answer["result"][field]).count();
+    Ok(entries("files") + entries("directories") > 0)
 }
 
 fn show(output: &Output, action: &WorkspaceAction, result: &Value) -> Exit {
@@ -120,28 +129,29 @@ fn show(output: &Output, action: &WorkspaceAction, result: &Value) -> Exit {
             Some(content) => output.reply(&Reply::Text(content.to_owned())),
             None => {
                 let refusal = Refusal::new(RefusalCode::InvalidInput, format!("{path} is a directory"));
-                return output.refused(&refusal.with_hint(format!("`gantry workspace ls {path}` lists it")));
+                return output
+                    .refused(&refusal.with_hint(format!("list it with `gantry workspace ls {path}`")));
             }
         },
         WorkspaceAction::Put { path, .. } => {
-            output.done(&format!("{path}: {} bytes written", result["size"]));
+            output.done(&format!("Wrote {} bytes to {path}.", result["size"]));
         }
-        WorkspaceAction::Rm { path, .. } => output.done(&format!("{path} is deleted")),
+        WorkspaceAction::Rm { path, .. } => output.done(&format!("Deleted {path}.")),
         WorkspaceAction::Edit { path, .. } => {
-            output.done(&format!("{path}: {} replaced", result["replacements"]));
+            output.done(&format!("Replaced {} occurrences in {path}.", result["replacements"]));
         }
     }
     Exit::Success
 }
 
-/// Deletes what lies in a directory, each file by a call of its own, so that each is judged and on record. A skill that all
-/// agents share stays.
+/// Deletes the files in a directory, one call per file, so that policy and audit log cover each. Skills that all agents
+/// share cannot be deleted, and stay.
 fn remove_all(asking: &Asking, output: &Output, path: &str) -> Result<Exit> {
     let root = path.trim_end_matches('/');
     if root.is_empty() {
-        return Err(UsageError("name a directory of the workspace, not all of it".into()).into());
+        return Err(UsageError("cannot delete the whole workspace; name a directory in it".into()).into());
     }
-    let (mut deleted, mut kept) = (0_u64, 0_u64);
+    let (mut deleted, mut kept) = (0_u64, Vec::new());
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         let outcome = asking.call(output, "gsv__ReadFile", json!({"path": format!("{folder}/")}))?;
@@ -149,10 +159,10 @@ fn remove_all(asking: &Asking, output: &Output, path: &str) -> Result<Exit> {
             if folder != root {
                 return Ok(crate::commands::call::print(output, &outcome));
             }
-            // A file, or nothing at all.
+            // The path is a file, or does not exist.
             let outcome = asking.call(output, "gsv__DeleteFile", json!({"path": root}))?;
             return Ok(match &outcome.answer {
-                Answer::Success(_) => removed(output, root, 1, 0),
+                Answer::Success(_) => removed(output, root, 1, &[]),
                 _ => crate::commands::call::print(output, &outcome),
             });
         };
@@ -163,36 +173,42 @@ fn remove_all(asking: &Asking, output: &Output, path: &str) -> Result<Exit> {
             let outcome = asking.call(output, "gsv__DeleteFile", json!({"path": file}))?;
             match &outcome.answer {
                 Answer::Success(_) => deleted += 1,
-                Answer::ToolError(Reply::Json(error)) if is_shared(error) => kept += 1,
+                Answer::ToolError(reply) if may_be_shared(asking, output, &file)? => {
+                    kept.push(reply.to_text())
+                }
                 _ => {
-                    output.warning(&format!("{deleted} files were deleted before {file}"));
+                    output.warning(&format!("{deleted} files were deleted before {file} failed"));
                     return Ok(crate::commands::call::print(output, &outcome));
                 }
             }
         }
-        // A listing has an end; what lies behind it is in the next one.
+        // A truncated listing is read again for the remaining files.
         if result["truncated"] == true && deleted > before {
             folders.push(folder.clone());
         }
         folders.extend(texts(&result["directories"]).map(|name| format!("{folder}/{name}")));
     }
-    Ok(removed(output, root, deleted, kept))
+    Ok(removed(output, root, deleted, &kept))
 }
 
-/// Whether a file could not be deleted because it is everybody's.
-fn is_shared(error: &Value) -> bool {
-    error["error"].as_str().is_some_and(|message| message.contains("all agents share"))
-}
-
-fn removed(output: &Output, path: &str, deleted: u64, kept: u64) -> Exit {
-    if kept > 0 {
-        output.warning(&format!("{kept} skills that all agents share stay"));
+/// Returns whether a file that could not be deleted may be a skill that all agents share: it is below `skills/` and can
+/// still be read.
+fn may_be_shared(asking: &Asking, output: &Output, file: &str) -> Result<bool> {
+    if !file.trim_start_matches('/').starts_with("skills/") {
+        return Ok(false);
     }
+    let outcome = asking.call(output, "gsv__ReadFile", json!({"path": file}))?;
+    Ok(matches!(outcome.answer, Answer::Success(_)))
+}
+
+/// Reports a recursive deletion. `kept` holds the error of each file that stayed.
+fn removed(output: &Output, path: &str, deleted: u64, kept: &[String]) -> Exit {
+    kept.iter().for_each(|error| output.warning(&format!("kept: {error}")));
     if output.json {
-        output.value(&json!({"path": path, "deleted": deleted, "kept": kept}));
+        output.value(&json!({"path": path, "deleted": deleted, "kept": kept.len()}));
     } else {
-        let files = if deleted == 1 { "file is" } else { "files are" };
-        output.done(&format!("{path}: {deleted} {files} deleted"));
+        let files = if deleted == 1 { "file" } else { "files" };
+        output.done(&format!("Deleted {deleted} {files} in {path}."));
     }
     Exit::Success
 }
@@ -213,11 +229,12 @@ fn read_text(environment: &Environment, file: &str) -> Result<String> {
         environment.read_own(file.as_ref())?
     };
     if bytes.len() as u64 > MAX_PUT_BYTES {
-        return Err(too_much(file, "is longer than 32 MiB"));
+        return Err(unsupported(file, "is larger than 32 MiB"));
     }
-    String::from_utf8(bytes).map_err(|_| too_much(file, "is not text"))
+    String::from_utf8(bytes).map_err(|_| unsupported(file, "is not UTF-8 text"))
 }
 
-fn too_much(file: &str, what: &str) -> anyhow::Error {
-    UsageError(format!("{file} {what}; `gantry transfer local:PATH gsv:PATH` takes any file")).into()
+fn unsupported(file: &str, problem: &str) -> anyhow::Error {
+    let hint = "copy any file with `gantry transfer local:PATH gsv:PATH`";
+    UsageError(format!("{file} {problem}")).with_hint(hint).into()
 }

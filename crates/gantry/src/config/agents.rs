@@ -1,4 +1,4 @@
-//! `[agents.NAME]`: configured personas, and `[session]`: how their conversations are kept.
+//! `[agents.NAME]` configures agents, and `[session]` their conversations.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,48 +16,48 @@ use serde::{Deserialize, Serialize};
 use super::IsolationConfig;
 use super::names::no_tool;
 
-/// A configured persona.
+/// `AgentConfig` is one configured agent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct AgentConfig {
-    /// The model it speaks with: `provider/model`, or a tier; `balanced` when left out.
+    /// The model: `provider/model`, or a tier; `balanced` when left out.
     model: Option<String>,
     /// Whether the model thinks before it answers: `off`, `adaptive`, or a number of tokens.
     thinking: ThinkingConfig,
     /// How hard the model tries: `low`, `medium` or `high`.
     effort: Option<EffortConfig>,
-    /// Lets the model search the web by itself, where its provider has that (Anthropic); on unless it is set to false. Such a
-    /// search cannot be asked about, so it is offered only while the session holds nothing private.
+    /// Lets the model search the web by itself, if its provider supports that (Anthropic); on by default. Such a search cannot
+    /// be approved, so it is offered only while the session holds no private data.
     native_web_search: On,
-    /// Said to the model before the files of the agent's workspace.
+    /// Prompt text before the files of the agent's workspace.
     prompt: Option<String>,
     /// `"all"`, or a list of names, globs (`local__*`), toolsets (`node`) and effects (`effect:writes_files`).
     tools: ToolsConfig,
-    /// Names, globs, toolsets and effects that it never sees.
+    /// Names, globs, toolsets and effects that the agent never gets.
     deny_tools: Vec<String>,
     pub(crate) autonomy: Autonomy,
-    /// Where its relative paths start; the current directory when left out.
+    /// Directory that relative paths start in; the current directory when left out.
     pub(crate) workspace: Option<PathBuf>,
     /// The node that a bare tool name (`Bash`) means; when left out `local`, or the only node that can answer.
     pub(crate) node: Option<String>,
-    /// In place of the common `[isolation]`.
+    /// Replaces the common `[isolation]`.
     pub(crate) isolation: Option<IsolationConfig>,
-    /// When its conversations begin anew by themselves.
+    /// When the agent's conversations start over automatically.
     reset: ResetConfig,
-    /// What becomes of calls that reach outside once a session holds private data and what others wrote: `ask` a human
+    /// What happens to calls that reach outside once a session holds private data and untrusted content: `ask` a person
     /// (autonomous agents are denied), or `off`.
     flow: FlowConfig,
-    /// The agents that it may write to with `tool::agent_send` and `gsv__SessionSend`, beside itself; all when left out.
+    /// Other agents that it may write to with `tool::agent_send` and `gsv__SessionSend`; all when left out.
     pub(super) messages: Option<Vec<String>>,
-    /// How often the model may be asked in one run.
+    /// Maximum model requests in one run.
     max_requests: Option<u32>,
-    /// Minutes until a question that nobody answered is a no.
+    /// Minutes after which an unanswered question counts as no.
     approval_minutes: Option<u32>,
-    /// Hours that an "always" counts, unless whoever gives it says otherwise; 24 when left out.
+    /// Hours that an "always" approval is valid, unless the answer names another time; 24 when left out.
     always_hours: Option<u32>,
 }
 
-/// What is on unless it is turned off.
+/// A setting that is on by default.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 struct On(bool);
@@ -175,7 +175,7 @@ impl AgentConfig {
         self.model.as_deref()
     }
 
-    /// Every selector of the agent's lists, for checks that each one means something.
+    /// Returns every selector, so that each can be checked.
     pub(crate) fn selectors(&self) -> Vec<String> {
         let listed = match &self.tools {
             ToolsConfig::All(AllTools::All) => Vec::new(),
@@ -184,10 +184,10 @@ impl AgentConfig {
         listed.into_iter().chain(self.deny_tools.clone()).collect()
     }
 
-    /// The agent as its sessions need it; `workspace` is where it works unless it has a place of its own.
+    /// Builds the agent's settings. `workspace` applies unless the agent has its own.
     pub(crate) fn settings(&self, workspace: PathBuf) -> Result<gantry_agent::Agent, RegistryError> {
         let shown = match &self.tools {
-            // One of each kind, not five ways to read a file, and what the operator has connected.
+            // The default is one tool of each kind, and the tools of connected servers.
             ToolsConfig::All(AllTools::All) => {
                 let offered = [Property::OfferedToAgents.selector(), Toolset::Mcp.name().to_owned()];
                 ToolScope::new(Some(&offered), &[])?
@@ -224,7 +224,7 @@ impl AgentConfig {
         })
     }
 
-    /// What the types cannot say.
+    /// Returns the errors that the types cannot express.
     pub(crate) fn violations(&self, key: &str) -> Vec<Violation> {
         let violation = |key: String, message: String| Violation { path: key, message };
         let mut violations = Vec::new();
@@ -238,10 +238,10 @@ impl AgentConfig {
             violations.push(violation(format!("{key}.maxRequests"), "must be at least 1".into()));
         }
         if self.reset.at_hour.is_some_and(|hour| hour > 23) {
-            violations.push(violation(format!("{key}.reset.atHour"), "is an hour from 0 to 23".into()));
+            violations.push(violation(format!("{key}.reset.atHour"), "must be an hour from 0 to 23".into()));
         }
         if self.always_hours.is_some_and(|hours| !(1..=MAX_ALWAYS_HOURS).contains(&hours)) {
-            let message = format!("is a number of hours from 1 to {MAX_ALWAYS_HOURS}");
+            let message = format!("must be a number of hours from 1 to {MAX_ALWAYS_HOURS}");
             violations.push(violation(format!("{key}.alwaysHours"), message));
         }
         let isolation = self.isolation.as_ref();
@@ -251,14 +251,14 @@ impl AgentConfig {
     }
 }
 
-/// How conversations are kept.
+/// `SessionConfig` configures conversations.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct SessionConfig {
     /// Which direct messages share a conversation: `main` (all), `per-peer`, `per-channel-peer` or
     /// `per-account-channel-peer`.
     dm_scope: DmScopeConfig,
-    /// How long a child of an agent may take until it is stopped; 600 when left out.
+    /// Seconds after which a child of an agent is stopped; 600 when left out.
     child_seconds: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `[audit]`: how large the files of the audit log get, and how long they are kept.
+//! `[audit]` configures the size and retention of audit log files.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use gantry_store::AuditLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How large the files of the audit log get, and how long they are kept.
+/// `AuditConfig` is the size and retention of audit log files.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct AuditConfig {
-    /// A file that has reached this size is closed, and a new one begun.
+    /// An audit file of this size is closed and a new one started.
     #[schemars(range(min = 1, max = 1_048_576))]
     max_file_megabytes: u64,
-    /// A full file is removed when its last line is older than this many days; 0 keeps all.
+    /// A closed file is removed when its last line is older than this many days; 0 keeps all files.
     #[schemars(range(max = 36_500))]
     keep_days: u64,
 }

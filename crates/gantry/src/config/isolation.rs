@@ -1,4 +1,4 @@
-//! `[isolation]`: what the environment and the network of an agent look like, for all agents or for one.
+//! `[isolation]` configures the environment and the network of agents' commands, for all agents or for one.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use gantry_toolsets::{Isolation, IsolationLevel};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the environment and the network of an agent's commands look like.
+/// `IsolationConfig` is the environment and the network of an agent's commands.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct IsolationConfig {
     level: LevelConfig,
-    /// Variables given to commands of sandboxed agents.
+    /// Variables for commands of sandboxed agents.
     env_vars: BTreeMap<String, String>,
-    /// `allow-all`, `allow-list` or `deny-all`; the last two start commands without sockets. Anything else denies.
+    /// `allow-all`, `allow-list` or `deny-all`; with the last two, commands have no network. Any other value means `deny-all`.
     network_policy: NetworkConfig,
     /// Hosts that `allow-list` lets the web tools reach.
     allowed_hosts: Vec<String>,
@@ -32,7 +32,7 @@ enum LevelConfig {
     AirGapped,
 }
 
-/// Any text: one that is misspelt must not open the network, nor keep the gateway and all other agents from running.
+/// Any text is accepted: a misspelled policy must neither open the network nor prevent the gateway's start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -74,7 +74,7 @@ impl ConfigSection for IsolationConfig {
         wrong.collect()
     }
 
-    /// Variables of commands with secret-looking names.
+    /// Returns the values of variables whose names look secret.
     fn secrets(&self) -> Vec<String> {
         let secret = self.env_vars.iter().filter(|(name, _)| Masker::is_secret_name(name));
         secret.map(|(_, value)| value.clone()).collect()
@@ -83,7 +83,7 @@ impl ConfigSection for IsolationConfig {
     fn warnings(&self, at: &str) -> Vec<String> {
         match &self.network_policy {
             NetworkConfig::Unknown(text) => vec![format!(
-                "{at}.networkPolicy is {text:?}, which is not allow-all, allow-list or deny-all: no network is allowed"
+                "{at}.networkPolicy is {text:?}, which is not allow-all, allow-list or deny-all; it is treated as deny-all"
             )],
             NetworkConfig::AllowAll | NetworkConfig::AllowList | NetworkConfig::DenyAll => Vec::new(),
         }
@@ -141,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_nobody_knows_denies_and_is_told() {
+    fn unknown_policy_denies_with_a_warning() {
         for policy in ["", "allow", "Allow-All", "allow_all", " allow-all", "allowall", "none"] {
             assert_eq!(network(policy), NetworkPolicy::DenyAll, "{policy}");
             let config: IsolationConfig = serde_json::from_value(json!({ "networkPolicy": policy })).unwrap();
-            assert!(config.warnings("isolation")[0].contains("no network is allowed"), "{policy}");
-            assert_eq!(serde_json::to_value(&config).unwrap()["networkPolicy"], policy, "shown as it stands");
+            assert!(config.warnings("isolation")[0].contains("is treated as deny-all"), "{policy}");
+            assert_eq!(serde_json::to_value(&config).unwrap()["networkPolicy"], policy, "shown as written");
         }
         assert!(IsolationConfig::default().warnings("isolation").is_empty());
     }

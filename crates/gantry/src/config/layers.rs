@@ -1,4 +1,4 @@
-//! Defaults under the file, under `GANTRY_*`, under `--set`: one value in the end, and where each part came from.
+//! Combines the layers of the configuration: defaults, the file, `GANTRY_*` variables, and `--set`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ pub(crate) enum ConfigError {
     Read { path: PathBuf, cause: io::Error },
     #[error("cannot write the configuration {path}: {cause}", path = path.display())]
     Write { path: PathBuf, cause: io::Error },
-    #[error("the configuration {path} is not TOML: {reason}", path = path.display())]
+    #[error("the configuration {path} is not valid TOML: {reason}", path = path.display())]
     Syntax { path: PathBuf, reason: String },
-    #[error("the configuration is not valid{}", listed(violations))]
+    #[error("the configuration is invalid{}", listed(violations))]
     Invalid { violations: Vec<Violation> },
     #[error("unknown configuration key \"{key}\"{}", meant(near.as_deref()))]
     UnknownKey { key: String, near: Option<String> },
-    #[error("--set wants KEY=VALUE, not \"{0}\"")]
+    #[error("--set must have the form KEY=VALUE, not \"{0}\"")]
     BadSet(String),
 }
 
@@ -38,17 +38,17 @@ fn meant(near: Option<&str>) -> String {
     near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default()
 }
 
-/// Everything that makes the configuration, before it is put together.
+/// `Layers` holds the sources of the configuration before they are combined.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Layers {
     pub(crate) file: PathBuf,
-    /// `GANTRY_*` without the prefix.
+    /// `GANTRY_*` variables without the prefix.
     pub(crate) variables: Vec<(String, String)>,
-    /// `--set KEY=VALUE`.
+    /// `--set KEY=VALUE` options.
     pub(crate) overrides: Vec<String>,
 }
 
-/// What a file says, or why it says nothing. JSON has no word for what is no number: such a limit would be none.
+/// Parses a file. `nan` and `inf` are rejected, because JSON cannot represent them and such a limit would be lost.
 fn from_toml(text: &str) -> Result<Value, String> {
     fn is_finite(value: &toml::Value) -> bool {
         match value {
@@ -58,12 +58,12 @@ fn from_toml(text: &str) -> Result<Value, String> {
             _ => true,
         }
     }
-    let told =
+    let describe =
         |err: toml::de::Error| redacted_errors::syntax(text, err.span(), err.message(), err.to_string());
-    let table: toml::Table = toml::from_str(text).map_err(told)?;
+    let table: toml::Table = toml::from_str(text).map_err(describe)?;
     match table.iter().find(|(_, value)| !is_finite(value)) {
-        Some((key, _)) => Err(format!("`nan` or `inf` stands under {key}: write a number, or leave it out")),
-        None => toml::from_str(text).map_err(told),
+        Some((key, _)) => Err(format!("{key}: `nan` and `inf` are not allowed; write a number")),
+        None => toml::from_str(text).map_err(describe),
     }
 }
 
@@ -87,14 +87,14 @@ impl Layers {
         from_toml(&text).map_err(|reason| self.syntax(reason))
     }
 
-    /// Changes one key of the file, keeping its comments, if the whole is valid with the change.
+    /// Changes one key of the file and keeps its comments. Fails if the configuration would be invalid.
     pub(crate) fn write(&self, key: &str, text: &str) -> Result<(), ConfigError> {
         let _changing = self.lock()?;
         let mut document = self.document()?;
         let (table, last) = parent(&mut document, key)?;
         let mut value = toml_value(&parse_value(text));
         match table.get_mut(last) {
-            // What stands around the old value, such as a comment behind it, stays around the new one.
+            // Whitespace and comments around the old value are kept.
             Some(item) => {
                 if let Some(old) = item.as_value() {
                     *value.decor_mut() = old.decor().clone();
@@ -106,7 +106,7 @@ impl Layers {
         self.save(key, &document)
     }
 
-    /// Puts a section of its own in place of whatever stands under the key.
+    /// Replaces the value of a key by a section.
     pub(crate) fn write_section(&self, key: &str, fields: &Map<String, Value>) -> Result<(), ConfigError> {
         let _changing = self.lock()?;
         let mut document = self.document()?;
@@ -119,7 +119,7 @@ impl Layers {
         self.save(key, &document)
     }
 
-    /// Takes a key out of the file. False when it is not there.
+    /// Removes a key from the file. Returns false if it is missing.
     pub(crate) fn remove(&self, key: &str) -> Result<bool, ConfigError> {
         let _changing = self.lock()?;
         let mut document = self.document()?;
@@ -131,7 +131,7 @@ impl Layers {
         Ok(true)
     }
 
-    /// From reading to writing: a command beside this one would otherwise undo the change.
+    /// Locks the file from reading to writing, so that a concurrent command cannot undo the change.
     fn lock(&self) -> Result<ConfigLock, ConfigError> {
         ConfigLock::take(&self.file).map_err(|cause| ConfigError::Write { path: self.file.clone(), cause })
     }
@@ -147,7 +147,7 @@ impl Layers {
         let changed = document.to_string();
         let value = from_toml(&changed).map_err(|reason| self.syntax(reason))?;
         let warnings = parse(value)?.warnings();
-        // Nobody means to write down what is not understood.
+        // Invalid values are not written.
         if let Some(warning) = warnings.into_iter().find(|warning| warning.starts_with(key)) {
             let violations = vec![Violation { path: String::new(), message: warning }];
             return Err(ConfigError::Invalid { violations });
@@ -161,7 +161,7 @@ impl Layers {
     }
 }
 
-/// The table that a dotted key stands in, made if it is not there, and the last part of the key.
+/// Returns the table of a dotted key, created if missing, and the last part of the key.
 fn parent<'a>(
     document: &'a mut DocumentMut,
     key: &'a str,
@@ -200,7 +200,7 @@ fn parse(mut value: Value) -> Result<Config, ConfigError> {
     })
 }
 
-/// The value under a dotted key of the whole configuration.
+/// Returns the value of a dotted key.
 pub(crate) fn get<'a>(config: &'a Value, key: &str) -> Result<&'a Value, ConfigError> {
     let mut value = config;
     let mut walked = String::new();
@@ -223,7 +223,7 @@ fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
     DataDir::read_config(path).map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })
 }
 
-/// `SHELL__SANDBOX` is `shell.sandbox`, `MAX_TOOL_RESULT_CHARS` is `maxToolResultChars`.
+/// Converts a variable's name to a key: `SHELL__SANDBOX` is `shell.sandbox`, `MAX_TOOL_RESULT_CHARS` is `maxToolResultChars`.
 fn variable_key(name: &str) -> String {
     let camel = |part: &str| {
         let mut words = part.split('_').map(str::to_lowercase);
@@ -238,7 +238,7 @@ fn variable_key(name: &str) -> String {
     name.split("__").map(camel).collect::<Vec<_>>().join(".")
 }
 
-/// JSON where it is JSON (numbers, true, lists), else the text itself.
+/// Parses a value as JSON (numbers, true, lists), or else takes it as text.
 fn parse_value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
@@ -312,10 +312,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_no_limit_either() {
+    fn nan_and_inf_are_rejected() {
         for budget in ["nan", "inf", "-inf"] {
             let err = load(&format!("[models.budgets]\nrun = {budget}\n"), &[], &[]).unwrap_err();
-            assert!(err.contains("under models"), "{err}");
+            assert!(err.contains("models: `nan` and `inf` are not allowed"), "{err}");
         }
     }
 
@@ -331,7 +331,7 @@ mod tests {
             assert!(err.contains(part), "{part} not in {err}");
         }
         assert!(load("", &[("SHEL__X", "1")], &[]).unwrap_err().contains("did you mean \"shell\""));
-        assert!(load("x = ", &[], &[]).unwrap_err().contains("is not TOML"));
+        assert!(load("x = ", &[], &[]).unwrap_err().contains("is not valid TOML"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `[log]`: what the gateway and the node log, and how large their files get.
+//! `[log]` configures the log level and the size of log files.
 
 use clap::ValueEnum;
 use gantry_node::MAX_FILE_BYTES;
@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::level_filters::LevelFilter;
 
-/// What the gateway and the node log, and how large their files get.
+/// `LogConfig` is the log level and the size of log files of gateway and node.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct LogConfig {
-    /// The least severe events that are logged; `info` when left out.
+    /// The lowest level that is logged; `info` when left out.
     level: Option<LogLevel>,
-    /// A file that has reached this size is closed, and a new one begun; five are kept.
+    /// A log file of this size is closed and a new one started; five are kept.
     #[schemars(range(min = 1, max = 1024))]
     max_file_megabytes: u64,
 }
@@ -33,7 +33,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// The level that the operator chose, if any.
+    /// Returns the configured level, if any.
     pub(crate) fn level(&self) -> Option<LogLevel> {
         self.level
     }
@@ -48,7 +48,7 @@ impl LogConfig {
 }
 
 impl LogLevel {
-    /// The name in the configuration.
+    /// Returns the level's name in the configuration.
     pub(crate) fn name(self) -> &'static str {
         match self {
             LogLevel::Error => "error",

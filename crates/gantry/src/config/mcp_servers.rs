@@ -1,4 +1,4 @@
-//! `[mcpServers.NAME]`: servers of the Model Context Protocol whose tools are used here.
+//! `[mcpServers.NAME]` configures MCP servers whose tools are used here.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,31 +25,31 @@ pub(crate) struct McpServerConfig {
     pub(crate) command: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) args: Vec<String>,
-    /// Variables the program is given beside the usual few: `NAME` from Gantry's own environment, or `NAME=secret:SECRET`.
+    /// Additional variables of the program: `NAME` from Gantry's own environment, or `NAME=secret:SECRET`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) env: Vec<String>,
-    /// Where it starts; the home directory when left out.
+    /// The program's working directory; the home directory when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cwd: Option<PathBuf>,
-    /// `false` lets the program reach Gantry's own files too.
+    /// `false` lets the program also access Gantry's own files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) confine: Option<bool>,
-    /// The server's address, in place of a program.
+    /// The server's URL, in place of a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) url: Option<String>,
-    /// Headers for each request, with `secret:NAME` where a secret belongs.
+    /// Headers of each request, with `secret:NAME` for secrets.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Only these of its tools.
+    /// The tools to use; all when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tools: Option<Vec<String>>,
-    /// How long one call may take.
+    /// Timeout of one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout_seconds: Option<u64>,
-    /// How long it runs without a call.
+    /// How long the server keeps running without a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idle_seconds: Option<u64>,
-    /// Believe what it says of its tools, such as that they only read.
+    /// Trust the server's annotations, such as that a tool is read-only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) trust_annotations: bool,
 }
@@ -65,17 +65,19 @@ impl McpServerConfig {
         if let Err(err) = check_node_id(name) {
             wrong("", err.to_string().replace("node id", "name of an MCP server"));
         } else if name == LOCAL {
-            wrong("", "\"local\" is this machine; name the server otherwise".to_owned());
+            wrong("", "\"local\" is reserved for this machine; choose another name".to_owned());
         }
         match (&self.command, &self.url) {
-            (None, None) => wrong("", "it takes a command or a url".to_owned()),
-            (Some(_), Some(_)) => wrong("", "it takes a command or a url, not both".to_owned()),
-            (Some(command), None) if command.trim().is_empty() => wrong("command", "it is empty".to_owned()),
+            (None, None) => wrong("", "set a command or a url".to_owned()),
+            (Some(_), Some(_)) => wrong("", "set a command or a url, not both".to_owned()),
+            (Some(command), None) if command.trim().is_empty() => {
+                wrong("command", "must not be empty".to_owned())
+            }
             (Some(_), None) if !self.headers.is_empty() => {
-                wrong("headers", "a program gets no headers; give it variables with env".to_owned());
+                wrong("headers", "headers are only for a url; use env for a program".to_owned());
             }
             (None, Some(_)) if !self.env.is_empty() || !self.args.is_empty() || self.cwd.is_some() => {
-                wrong("url", "args, env and cwd are for programs".to_owned());
+                wrong("url", "args, env and cwd are only for a command".to_owned());
             }
             _ => {}
         }
@@ -83,7 +85,7 @@ impl McpServerConfig {
             match Url::parse(url).map_err(|err| err.to_string()) {
                 Err(reason) => wrong("url", reason),
                 Ok(mut url) => {
-                    // Errors quote it, and people put tokens there.
+                    // Errors quote the URL, and URLs may contain tokens.
                     url.set_query(None);
                     url.set_fragment(None);
                     if let Err(err) = check_address(&url) {
@@ -101,30 +103,31 @@ impl McpServerConfig {
             let sensitive = Masker::is_secret_name(header)
                 || matches!(header.to_ascii_lowercase().as_str(), "authorization" | "cookie");
             if HeaderName::try_from(header.as_str()).is_err() {
-                wrong("headers", format!("{header:?} cannot name a header"));
+                wrong("headers", format!("{header:?} is not a valid header name"));
             } else if sensitive && references(value).next().is_none() {
                 wrong(
                     "headers",
-                    format!("{header} takes a reference such as secret:NAME, never the value itself"),
+                    format!("{header} must be a reference such as secret:NAME, never the value itself"),
                 );
             }
         }
         if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !super::is_placed(cwd)) {
-            wrong("cwd", format!("{} must be absolute, or begin with ~/", cwd.display()));
+            wrong("cwd", format!("{} must be absolute, or start with ~/", cwd.display()));
         }
         for (field, value) in [("timeoutSeconds", self.timeout_seconds), ("idleSeconds", self.idle_seconds)] {
             if value.is_some_and(|value| !(1..=86_400).contains(&value)) {
-                wrong(field, "it takes 1 to 86400 seconds".to_owned());
+                wrong(field, "must be between 1 and 86400 seconds".to_owned());
             }
         }
         violations
     }
 
-    /// What stands in an address or an argument and looks like a secret by its name: `?key=…`, `--token …`, `--token=…`.
+    /// Returns values in the URL and the arguments whose names look secret: `?key=…`, `--token …`, `--token=…`.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let url = self.url.as_ref().and_then(|url| Url::parse(url).ok());
-        let asked = url.iter().flat_map(Url::query_pairs).filter(|(name, _)| Masker::is_secret_name(name));
-        let mut secrets: Vec<String> = asked.map(|(_, value)| value.into_owned()).collect();
+        let parameters =
+            url.iter().flat_map(Url::query_pairs).filter(|(name, _)| Masker::is_secret_name(name));
+        let mut secrets: Vec<String> = parameters.map(|(_, value)| value.into_owned()).collect();
         let mut next_is_secret = false;
         for arg in &self.args {
             let (name, value) =
@@ -140,7 +143,7 @@ impl McpServerConfig {
         secrets
     }
 
-    /// `None` for what is not valid, which was told when the configuration was read.
+    /// Returns `None` if the entry is invalid, which was reported when the configuration was read.
     pub(crate) fn spec(&self, name: &str, home: &std::path::Path) -> Option<ServerSpec> {
         let place = match (&self.command, &self.url) {
             (Some(command), _) => Place::Program(ProgramSpec {
@@ -177,17 +180,17 @@ fn variable(entry: &str) -> Result<Variable, String> {
     let (name, value) = entry.split_once('=').map_or((entry, None), |(name, value)| (name, Some(value)));
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(plain) || name.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(format!("{name:?} cannot name a variable"));
+        return Err(format!("{name:?} is not a valid variable name"));
     }
     if name.starts_with("GANTRY_") {
-        return Err(format!("{name} is Gantry's own"));
+        return Err(format!("{name} is reserved for Gantry"));
     }
     match value.map(|value| value.strip_prefix(SECRET)) {
         None => Ok(Variable::Inherited(name.to_owned())),
         Some(Some(secret)) if !secret.is_empty() => {
             Ok(Variable::Secret { name: name.to_owned(), secret: secret.to_owned() })
         }
-        Some(_) => Err(format!("{name} takes no value here: write {name}, or {name}=secret:SECRET")),
+        Some(_) => Err(format!("{name} must not have a value here; write {name}, or {name}=secret:SECRET")),
     }
 }
 
@@ -199,10 +202,10 @@ mod tests {
 
     fn check(name: &str, config: Value, expected: Option<&str>) {
         let config: McpServerConfig = serde_json::from_value(config).unwrap();
-        let told: Vec<String> = config.violations(name).iter().map(ToString::to_string).collect();
+        let errors: Vec<String> = config.violations(name).iter().map(ToString::to_string).collect();
         match expected {
-            None => assert_eq!(told, Vec::<String>::new()),
-            Some(part) => assert!(told.iter().any(|told| told.contains(part)), "{told:?} lacks {part}"),
+            None => assert_eq!(errors, Vec::<String>::new()),
+            Some(part) => assert!(errors.iter().any(|error| error.contains(part)), "{errors:?} lacks {part}"),
         }
     }
 
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_and_what_cannot_be() {
+    fn valid_entries_pass_and_invalid_entries_are_reported() {
         check("git-hub", json!({"command": "npx", "args": ["x"], "env": ["A", "B=secret:C"]}), None);
         check(
             "a",

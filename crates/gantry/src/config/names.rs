@@ -1,20 +1,20 @@
-//! What a name in the configuration can mean: a tool, a model, an agent. A name that can mean nothing is refused when it is read, with
-//! the nearest that does; what may come and go (machines, MCP servers, models of local servers) is not judged here.
+//! Checks names of tools, models and agents in the configuration. An unknown name is rejected with the nearest known one.
+//! Names of nodes, MCP servers and models of local servers are not checked, because these come and go.
 
 use gantry_agent::SessionKey;
 use gantry_model::Tier;
 use gantry_tool::{Toolset, canonical_name, nearest};
 
-/// Names of providers that are found without being configured.
+/// Providers that are found without configuration.
 const FOUND: [&str; 4] = ["anthropic", "openai", "ollama", "llamacpp"];
 const TIERS: [&str; 6] = ["fast", "balanced", "deep", "haiku", "sonnet", "opus"];
 
-/// What is wrong with a selector of tools: a plain name that no tool has. Patterns, and names with a machine or a server in front, may
-/// mean something later.
+/// Checks a selector of tools and returns its error: a plain name must be a known tool. Patterns, and names with a node or a
+/// server in front, may match later.
 pub(super) fn no_tool(selector: &str) -> Option<String> {
     let name = canonical_name(selector);
     let toolsets = Toolset::ALL.map(|toolset| toolset.name());
-    // Effects and properties are checked where the list is read.
+    // Effects and properties are checked when the list is read.
     let is_attribute = ["effect:", "is:"].iter().any(|prefix| name.starts_with(prefix));
     let may_come = name.contains("__") || name.contains(['*', '?', '[', ']', '{', '}']);
     let mut tools: Vec<&str> = gantry_toolsets::names().chain(gantry_agent::tool_names()).collect();
@@ -22,11 +22,11 @@ pub(super) fn no_tool(selector: &str) -> Option<String> {
         return None;
     }
     tools.sort_unstable();
-    Some(format!("{selector:?} is no tool{}", or_near(selector, tools.into_iter().chain(toolsets))))
+    Some(format!("unknown tool {selector:?}{}", or_near(selector, tools.into_iter().chain(toolsets))))
 }
 
-/// What is wrong with the name of a model, as far as that can be known before anybody is asked: `configured` are providers, each with
-/// the models it is said to have.
+/// Checks the name of a model without asking any provider, and returns its error. `configured` lists providers with their
+/// configured models.
 pub(super) fn no_model<'a>(
     name: &str,
     configured: impl Iterator<Item = (&'a str, Vec<&'a str>)>,
@@ -37,45 +37,42 @@ pub(super) fn no_model<'a>(
         return None;
     }
     if let Some((provider, _)) = name.split_once('/') {
-        // A server that was not said to have this or that may have models with a slash in their names.
+        // A provider without configured models may have models with a slash in their names.
         let may_have = configured.iter().any(|(_, models)| models.is_empty());
         let is_near = !nearest(provider, providers()).is_empty();
         let is_known = providers().any(|known| known == provider);
         return (!is_known && (is_near || !may_have))
-            .then(|| format!("there is no provider {provider:?}{}", or_near(provider, providers())));
+            .then(|| format!("unknown provider {provider:?}{}", or_near(provider, providers())));
     }
-    // A short word that is almost a tier is meant to be one; a longer one may be a model that a server has.
+    // A short word close to a tier is a misspelled tier. A longer one may be a provider's model.
     let is_word = name.len() <= "balanced".len() + 1 && name.chars().all(|c| c.is_ascii_alphabetic());
     let near = nearest(name, TIERS);
     (is_word && !near.is_empty()).then(|| {
-        format!("{name:?} is no tier{}; a model is written provider/model", or_near(name, TIERS.into_iter()))
+        format!("unknown tier {name:?}{}; write a model as provider/model", or_near(name, TIERS.into_iter()))
     })
 }
 
-/// What is wrong with the name of an agent, since keys of sessions hold it.
+/// Checks the name of an agent, which is part of session keys, and returns its error.
 pub(super) fn no_agent(name: &str) -> Option<String> {
     let folded = SessionKey::agent_name(name);
     (folded != name).then(|| {
-        format!(
-            "an agent cannot be called that: its sessions are agent:NAME:…, and a name has 1 to 64 small letters, digits, - and _, \
-             such as {folded:?}"
-        )
+        format!("an agent's name must have 1 to 64 lower-case letters, digits, - and _, such as {folded:?}")
     })
 }
 
-/// What is wrong with the name of an agent that is to be one of these.
+/// Checks that an agent is one of the known ones, and returns the error.
 pub(super) fn not_configured<'a>(
     name: &str,
     mut known: impl Iterator<Item = &'a str> + Clone,
 ) -> Option<String> {
     let all = known.clone();
-    (!known.any(|known| known == name)).then(|| format!("there is no agent {name:?}{}", or_near(name, all)))
+    (!known.any(|known| known == name)).then(|| format!("unknown agent {name:?}{}", or_near(name, all)))
 }
 
 fn or_near<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()).first() {
         Some(near) => format!("; did you mean {near:?}?"),
-        None => format!("; there are {}", known.collect::<Vec<_>>().join(", ")),
+        None => format!("; use one of {}", known.collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -112,8 +109,8 @@ mod tests {
             assert_eq!(no_tool(known), None, "{known}");
         }
         for (wrong, near) in [("Reed", "Read"), ("tool::web_fetsh", "tool::web_fetch"), ("nodes", "node")] {
-            let told = no_tool(wrong).unwrap();
-            assert!(told.contains(&format!("did you mean {near:?}?")), "{told}");
+            let error = no_tool(wrong).unwrap();
+            assert!(error.contains(&format!("did you mean {near:?}?")), "{error}");
         }
     }
 
@@ -136,8 +133,8 @@ mod tests {
         for (wrong, near) in
             [("depe", "deep"), ("labb/m", "lab"), ("antropic/x", "anthropic"), ("balenced", "balanced")]
         {
-            let told = check(wrong).unwrap();
-            assert!(told.contains(&format!("did you mean {near:?}?")), "{told}");
+            let error = check(wrong).unwrap();
+            assert!(error.contains(&format!("did you mean {near:?}?")), "{error}");
         }
         let open = |name: &str| no_model(name, [("router", Vec::new())].into_iter());
         assert_eq!((open("meta-llama/llama-4"), open("ruoter/x").is_some()), (None, true));
@@ -149,8 +146,8 @@ mod tests {
         for (wrong, folded) in
             [("Main", "main"), ("a:b/../c", "a-b----c"), ("-x", "x"), (&"x".repeat(70), &"x".repeat(64))]
         {
-            let told = no_agent(wrong).unwrap();
-            assert!(told.contains(&format!("{folded:?}")), "{told}");
+            let error = no_agent(wrong).unwrap();
+            assert!(error.contains(&format!("{folded:?}")), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `[node]`: what `gantry node` takes from the configuration when the command line does not say.
+//! `[node]` configures defaults of `gantry node`.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct NodeConfig {
-    /// The file with the node's token; only its owner may be able to read it.
+    /// File with the node's token, readable only by its owner.
     pub(crate) token_file: Option<PathBuf>,
-    /// The token itself. A file is better: configuration is copied around.
+    /// The token itself. Prefer a file, because configuration files get copied.
     pub(crate) token: Option<String>,
-    /// Calls that run at once; more wait for their turn.
+    /// Maximum calls that run at once; more are queued.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) max_calls: usize,
 }

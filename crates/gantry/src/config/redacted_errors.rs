@@ -1,17 +1,17 @@
-//! What is wrong with a configuration, told without the secrets in it.
+//! Reports errors of a configuration without the secrets in it.
 
 use std::ops::Range;
 
 use gantry_tool::{Masker, Violation};
 use serde_json::Value;
 
-/// Of one message, which may repeat what was written.
+/// Maximum length of one message, which may quote the configuration.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// A line that is longer is shown around the error only.
+/// Longer lines are quoted only around the error.
 const MAX_LINE_CHARS: usize = 100;
 
-/// The values that stand under names of secrets.
+/// The values of keys whose names look secret.
 pub(super) struct Secrets(Masker);
 
 impl Secrets {
@@ -23,8 +23,7 @@ impl Secrets {
 
     pub(super) fn hide(&self, violation: &mut Violation) {
         if violation.path.split('.').any(Masker::is_secret_name) {
-            violation.message =
-                "the value cannot be used here, and is not shown: it may be a secret".to_owned();
+            violation.message = "the value is invalid; it is not shown because it may be a secret".to_owned();
         }
         self.0.mask_text(&mut violation.message);
         violation.message = cut(&violation.message, MAX_MESSAGE_CHARS);
@@ -44,13 +43,13 @@ fn collect(value: &Value, is_secret: bool, found: &mut Vec<String>) {
     }
 }
 
-/// An error of the syntax: with the line it is about, unless that line may hold a secret.
+/// Describes a syntax error, with its line unless that may contain a secret.
 pub(super) fn syntax(text: &str, span: Option<Range<usize>>, message: &str, whole: String) -> String {
     let Some(before) = span.and_then(|span| text.get(..span.start)) else { return message.to_owned() };
     let number = before.matches('\n').count();
     let line = text.lines().nth(number).unwrap_or_default();
     if line.split(['=', '{', ',']).any(Masker::is_secret_name) {
-        return format!("line {}, which is not shown since it may hold a secret: {message}", number + 1);
+        return format!("line {} (not shown because it may contain a secret): {message}", number + 1);
     }
     if line.chars().nth(MAX_LINE_CHARS).is_some() || whole.chars().nth(MAX_MESSAGE_CHARS).is_some() {
         let column = before.chars().rev().take_while(|c| *c != '\n').count();
@@ -77,9 +76,13 @@ mod tests {
     fn a_huge_line_is_shown_around_the_error_only() {
         let text = format!("a = 1\nb = \"{}\" ?{}\n", "x".repeat(300_000), "y".repeat(300_000));
         let at = text.find('?').unwrap();
-        let told = syntax(&text, Some(at..at + 1), "expected a newline", "w".repeat(600_000));
-        assert!(told.starts_with("line 2, column 300008, at \"…xxx") && told.len() < 300, "{}", told.len());
-        assert!(told.ends_with("expected a newline"), "{told}");
+        let error = syntax(&text, Some(at..at + 1), "expected a newline", "w".repeat(600_000));
+        assert!(
+            error.starts_with("line 2, column 300008, at \"…xxx") && error.len() < 300,
+            "{}",
+            error.len()
+        );
+        assert!(error.ends_with("expected a newline"), "{error}");
         assert_eq!(syntax("a = ?", Some(4..5), "m", "whole".into()), "whole");
         let long = syntax("a = ?", Some(4..5), &"m".repeat(9_000), "w".repeat(9_000));
         assert!(long.chars().count() < 700, "{}", long.len());

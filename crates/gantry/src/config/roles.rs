@@ -1,4 +1,4 @@
-//! `[roles.NAME]`: what children of `spawn_agent` can be, beside the four roles that are always there.
+//! `[roles.NAME]` configures roles of `spawn_agent` in addition to the four built-in ones.
 
 use gantry_agent::{Role, ToolLimits};
 use gantry_tool::{RegistryError, ToolScope, Violation};
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use super::agents::{EffortConfig, ThinkingConfig};
 use super::names::no_tool;
 
-/// A model, a prompt and a part of the tools under one name. One of the built-in names takes the built-in's place.
+/// `RoleConfig` names a model, a prompt and a subset of the tools. A built-in name replaces the built-in role.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct RoleConfig {
     /// A tier, or `provider/model`; `balanced` when left out.
     model: Option<String>,
-    /// `off`, `adaptive`, or a number of tokens; as its parent when left out.
+    /// `off`, `adaptive`, or a number of tokens; the parent's setting when left out.
     thinking: Option<ThinkingConfig>,
-    /// `low`, `medium` or `high`; as its parent when left out.
+    /// `low`, `medium` or `high`; the parent's setting when left out.
     effort: Option<EffortConfig>,
-    /// In place of the parent's own.
+    /// The prompt, in place of the parent's.
     prompt: Option<String>,
-    /// Of the parent's tools, the only ones it has: names, globs and toolsets.
+    /// The parent's tools that it may use: names, globs and toolsets.
     allowed_tools: Option<Vec<String>>,
-    /// Of the parent's tools, those it has not.
+    /// The parent's tools that it may not use.
     denied_tools: Vec<String>,
 }
 
@@ -41,12 +41,12 @@ impl RoleConfig {
         self.model.as_deref()
     }
 
-    /// Every selector of its lists, for checks that each one means something.
+    /// Returns every selector, so that each can be checked.
     pub(crate) fn selectors(&self) -> Vec<String> {
         self.allowed_tools.iter().flatten().chain(&self.denied_tools).cloned().collect()
     }
 
-    /// What the types cannot say.
+    /// Returns the errors that the types cannot express.
     pub(crate) fn violations(&self, key: &str) -> Vec<Violation> {
         let scope: Result<ToolScope, RegistryError> =
             ToolScope::new(self.allowed_tools.as_deref(), &self.denied_tools);

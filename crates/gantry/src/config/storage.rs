@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct StorageConfig {
     /// `folder`: in the data directory; `s3`: in a bucket of an S3-compatible store.
     kind: StorageKind,
-    /// Where the store is, such as `https://s3.example.org`; AWS when left out.
+    /// URL of the store, such as `https://s3.example.org`; AWS when left out.
     endpoint: Option<String>,
     bucket: Option<String>,
     /// `us-east-1` when left out.
     region: Option<String>,
-    /// Put before every key, so that several gateways can share a bucket.
+    /// Prefix of every key, so that several gateways can share a bucket.
     prefix: Option<String>,
     access_key_id: Option<String>,
     secret_access_key: Option<String>,
@@ -31,7 +31,7 @@ enum StorageKind {
     S3,
 }
 
-/// Other names become other paths and hosts than were meant.
+/// Returns whether a bucket's name is valid. Other names would change the path or the host of requests.
 fn is_bucket(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = name.bytes().next().is_some_and(plain) && name.bytes().last().is_some_and(plain);
@@ -64,12 +64,12 @@ impl StorageConfig {
             ];
             let missing = needed.into_iter().filter(|(_, value)| value.as_deref().unwrap_or("").is_empty());
             violations
-                .extend(missing.map(|(key, _)| violation(key, "is needed when storage.kind is \"s3\"")));
+                .extend(missing.map(|(key, _)| violation(key, "is required when storage.kind is \"s3\"")));
         }
         if let Some(bucket) = self.bucket.as_deref().filter(|bucket| !bucket.is_empty() && !is_bucket(bucket))
         {
             let message = format!(
-                "{bucket:?} cannot name a bucket: at most 63 small letters, digits, -, _ and single dots, with a letter or digit at both ends"
+                "{bucket:?} is not a valid bucket name: use at most 63 lower-case letters, digits, -, _ and single dots, with a letter or digit at both ends"
             );
             violations.push(violation("bucket", &message));
         }
@@ -77,9 +77,9 @@ impl StorageConfig {
             if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
                 violations.push(violation("endpoint", "must begin with https:// or http://"));
             }
-            // It is shown to agents and in errors.
+            // The endpoint is shown to agents and in errors.
             if endpoint.contains('@') {
-                violations.push(violation("endpoint", "must not hold a user or a password"));
+                violations.push(violation("endpoint", "must not contain a user or a password"));
             }
         }
         violations
@@ -90,12 +90,12 @@ impl StorageConfig {
         [&self.access_key_id, &self.secret_access_key].into_iter().flatten().cloned()
     }
 
-    /// For people whose store does not work.
-    pub(crate) fn what_to_look_at(&self) -> &'static str {
+    /// Returns which settings to check when the store does not work.
+    pub(crate) fn hint(&self) -> &'static str {
         match self.kind {
             StorageKind::Folder => "",
             StorageKind::S3 => {
-                " (look at storage.endpoint, storage.bucket, storage.region, storage.accessKeyId and \
+                " (check storage.endpoint, storage.bucket, storage.region, storage.accessKeyId and \
                  storage.secretAccessKey)"
             }
         }

@@ -1,4 +1,4 @@
-//! `[web]`: how tools reach the outside, and with whom they search.
+//! `[web]` configures network access of tools and the search providers.
 
 use gantry_domain::ConfigSection;
 use gantry_net::{Client, ClientOptions, HostPattern, IpNet, Trust, Url, names_metadata};
@@ -11,29 +11,29 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct WebConfig {
-    /// Hosts that tools reach though their addresses are not public, such as a lab server: names, addresses, `*.domain`.
+    /// Hosts with private addresses that tools may reach, such as a lab server: names, addresses, `*.domain`.
     allowed_hosts: Vec<String>,
-    /// Ranges of addresses that count as public, such as `192.168.7.0/24`. Metadata services stay closed.
+    /// Address ranges that tools may reach, such as `192.168.7.0/24`. Metadata services stay closed.
     allowed_ranges: Vec<String>,
-    /// A proxy for all of them, as `http://HOST:PORT`; the environment's is not used. Names are then looked up by the proxy, so
-    /// what they lead to is its business to guard.
+    /// A proxy for all requests, as `http://HOST:PORT`; the environment's proxy is not used. The proxy looks up names, so it
+    /// must also guard against private addresses.
     proxy: Option<String>,
-    /// Bytes of an answer that `http_request` shows.
+    /// Maximum bytes of a response that `http_request` returns.
     http_response_limit: Option<usize>,
     search: SearchConfig,
 }
 
-/// Whom `tool::web_search` and `web_research` ask.
+/// `SearchConfig` lists the providers of `tool::web_search` and `web_research`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 struct SearchConfig {
-    /// In place of the variable `TAVILY_API_KEY`.
+    /// Overrides the variable `TAVILY_API_KEY`.
     tavily_key: Option<String>,
-    /// In place of the variable `BRAVE_API_KEY`.
+    /// Overrides the variable `BRAVE_API_KEY`.
     brave_key: Option<String>,
-    /// A SearXNG instance that answers in JSON. It may be on a private address.
+    /// URL of a SearXNG instance with JSON output. Its address may be private.
     searxng_url: Option<String>,
-    /// Who is asked, in this order, and nobody else.
+    /// The providers to use, in this order.
     order: Option<Vec<SearchProvider>>,
 }
 
@@ -48,7 +48,7 @@ impl ConfigSection for WebConfig {
 }
 
 impl WebConfig {
-    /// `variable` is the environment.
+    /// Builds the settings. `variable` reads the environment.
     pub(crate) fn settings(&self, variable: &dyn Fn(&str) -> Option<String>, trust: Trust) -> Web {
         let options = self.network(trust);
         let allowed_hosts = options.allowed_hosts.clone();
@@ -62,7 +62,7 @@ impl WebConfig {
         }
     }
 
-    /// How the guarded client is set up for everybody.
+    /// Builds the settings of the guarded client.
     pub(crate) fn network(&self, trust: Trust) -> ClientOptions {
         ClientOptions {
             allowed_hosts: self
@@ -77,27 +77,27 @@ impl WebConfig {
         }
     }
 
-    /// Values that must not be shown; a proxy's address may hold a password.
+    /// Returns values that must not be shown. A proxy's URL may contain a password.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
         let proxy = self.proxy.iter().filter(|proxy| proxy.contains('@'));
         [&self.search.tavily_key, &self.search.brave_key].into_iter().flatten().chain(proxy).cloned()
     }
 
-    /// What the types cannot say.
+    /// Returns the errors that the types cannot express.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         let hosts = self.allowed_hosts.iter().filter_map(|host| HostPattern::parse(host).err());
         let hosts = hosts.map(|err| Violation { path: "web.allowedHosts".into(), message: err.to_string() });
         let ranges = self.allowed_ranges.iter().filter(|range| range.parse::<IpNet>().is_err());
         let ranges = ranges.map(|range| Violation {
             path: "web.allowedRanges".into(),
-            message: format!("{range:?} is no range; write it as 192.168.7.0/24"),
+            message: format!("{range:?} is not an address range; write it as 192.168.7.0/24"),
         });
         let is_proxy =
             |text: &&String| text.parse::<Url>().is_ok_and(|url| url.scheme() == "http" && url.has_host());
         let proxy = self.proxy.iter().filter(|text| !is_proxy(text)).map(|_| Violation {
             path: "web.proxy".into(),
-            // Not quoted: it may hold credentials.
-            message: "that is no proxy; write it as http://HOST:PORT".into(),
+            // The value is not quoted, because it may contain credentials.
+            message: "is not a valid proxy; write it as http://HOST:PORT".into(),
         });
         hosts.chain(ranges).chain(proxy).chain(self.search.violations()).collect()
     }
@@ -132,7 +132,8 @@ impl SearchConfig {
         let mut violations = Vec::new();
         for (key, value) in [("tavilyKey", &self.tavily_key), ("braveKey", &self.brave_key)] {
             if value.as_ref().is_some_and(|value| value.trim().chars().any(|c| !c.is_ascii_graphic())) {
-                violations.push(violation(key, "is no key: it holds characters that cannot be sent"));
+                violations
+                    .push(violation(key, "is not a valid key: it contains characters that cannot be sent"));
             }
         }
         if let Some(Err(message)) = self.searxng_url.as_deref().map(instance) {
@@ -140,7 +141,7 @@ impl SearchConfig {
         }
         let order = self.order.as_deref().unwrap_or(&[SearchProvider::Duckduckgo]);
         if order.is_empty() {
-            violations.push(violation("order", "is empty; leave it out for the usual order"));
+            violations.push(violation("order", "is empty; leave it out for the default order"));
         }
         if order.iter().enumerate().any(|(index, provider)| order[..index].contains(provider)) {
             violations.push(violation("order", "names a provider twice"));
@@ -149,34 +150,33 @@ impl SearchConfig {
     }
 }
 
-/// Where a SearXNG instance is.
+/// Parses the URL of a SearXNG instance.
 fn instance(text: &str) -> Result<Url, &'static str> {
-    let url = Url::parse(text).map_err(|_| "is no address; write it as https://searx.example.org")?;
+    let url = Url::parse(text).map_err(|_| "is not a URL; write it as https://searx.example.org")?;
     match url.scheme() {
         "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
-            Err("must not hold a user or a password")
+            Err("must not contain a user or a password")
         }
         "http" | "https" if url.query().is_some() || url.fragment().is_some() => {
-            Err("is the instance's address alone, without ? and #")
+            Err("must be the instance's URL alone, without ? and #")
         }
         "http" | "https" if names_metadata(&url) => {
-            Err("is a cloud's metadata service, which no search instance is")
+            Err("is a cloud's metadata service, not a search instance")
         }
         "http" | "https" => Ok(url),
-        _ => Err("must begin with https:// or http://"),
+        _ => Err("must start with https:// or http://"),
     }
 }
 
-/// The operator has named the instance, so searching may reach it wherever it is, short of a metadata service; other tools
-/// may not.
+/// Allows searches to reach the instance even at a private address, because the operator named it. Metadata services and
+/// other tools stay excluded.
 fn reaching(options: &ClientOptions, instance: &Url) -> ClientOptions {
     let mut options = options.clone();
     options.private_hosts.extend(instance.host_str().and_then(|host| HostPattern::parse(host).ok()));
     options
 }
 
-/// Keys under the names that other assistants' configurations have for them, put where they belong. What cannot be is told
-/// under the name that was written.
+/// Converts keys that other assistants' configurations use to Gantry's own. Errors quote the name that was written.
 pub(super) fn accept_older_names(config: &mut Value) -> Vec<Violation> {
     let Value::Object(root) = config else { return Vec::new() };
     let mut wrong = Vec::new();
@@ -198,20 +198,20 @@ pub(super) fn accept_older_names(config: &mut Value) -> Vec<Violation> {
     let key_name = if named == Some("brave") { "braveKey" } else { "tavilyKey" };
     let key = root.remove("search_api_key");
     wrong.extend(place(root, &["web", "search"], key_name, key, "search_api_key"));
-    // Where there is an order, the provider only says whose key it is.
+    // With an order, the provider only says which key it is.
     let is_ordered = root.get("web").is_some_and(|web| web.pointer("/search/order").is_some());
     let order = named.filter(|_| !is_ordered).map(first_of);
     wrong.extend(place(root, &["web", "search"], "order", order, "search_provider"));
     wrong
 }
 
-/// All providers, one of them first.
+/// Returns all providers, with one of them first.
 fn first_of(first: &str) -> Value {
     let others = SearchProvider::ALL.map(SearchProvider::name).into_iter().filter(|name| *name != first);
     std::iter::once(first).chain(others).collect()
 }
 
-/// Puts a value where it belongs; the error is that there is one already.
+/// Sets a value. Fails if it is already set.
 fn place(
     root: &mut Map<String, Value>,
     tables: &[&str],
@@ -224,13 +224,13 @@ fn place(
     for step in tables {
         match table.entry(*step).or_insert_with(|| json!({})) {
             Value::Object(next) => table = next,
-            // Not a table: said when the whole is checked.
+            // Not a table; the check of the whole configuration reports it.
             _ => return None,
         }
     }
     if table.contains_key(name) {
-        // Not at the name of a secret, of which nothing is told but that.
-        let message = format!("{written} is given twice, also as {}.{name}: keep one", tables.join("."));
+        // The error is not attached to the secret's key, because errors of secrets are redacted.
+        let message = format!("{written} is also set as {}.{name}; remove one", tables.join("."));
         return Some(Violation { path: tables.join("."), message });
     }
     table.insert(name.to_owned(), value);
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(
             usable(&empty.settings(&|_| Some("  ".into()), Trust::System)),
             ["duckduckgo"],
-            "an empty variable is none"
+            "an empty variable counts as unset"
         );
         assert_eq!(usable(&empty.settings(&environment, Trust::System)), ["tavily", "brave", "duckduckgo"]);
         let own = read(
@@ -301,16 +301,16 @@ mod tests {
     fn everything_that_cannot_be_used_is_said() {
         let wrong = read(json!({"web": {"allowedHosts": ["a b"], "allowedRanges": ["x"], "search": {
             "tavilyKey": "two words", "braveKey": "line\nbreak", "searxngUrl": "ftp://x", "order": ["brave", "brave"]}}}));
-        let told = wrong.unwrap_err();
+        let error = wrong.unwrap_err();
         for part in [
             "web.allowedHosts: \"a b\" is not a valid host",
-            "web.allowedRanges: \"x\" is no range",
-            "web.search.tavilyKey: is no key",
-            "web.search.braveKey: is no key",
-            "web.search.searxngUrl: must begin with https://",
+            "web.allowedRanges: \"x\" is not an address range",
+            "web.search.tavilyKey: is not a valid key",
+            "web.search.braveKey: is not a valid key",
+            "web.search.searxngUrl: must start with https://",
             "web.search.order: names a provider twice",
         ] {
-            assert!(told.contains(part), "{part} not in {told}");
+            assert!(error.contains(part), "{part} not in {error}");
         }
         for (search, part) in [
             (
@@ -318,17 +318,17 @@ mod tests {
                 "is not one of \"tavily\", \"brave\", \"searxng\", \"duckduckgo\"",
             ),
             (json!({"order": []}), "is empty"),
-            (json!({"searxngUrl": "https://user:pass@searx.example"}), "must not hold a user"),
+            (json!({"searxngUrl": "https://user:pass@searx.example"}), "must not contain a user"),
             (json!({"searxngUrl": "https://searx.example/?q=1"}), "without ? and #"),
-            (json!({"searxngUrl": "searx.example"}), "is no address"),
+            (json!({"searxngUrl": "searx.example"}), "is not a URL"),
             (json!({"searxngUrl": "http://169.254.169.254/"}), "is a cloud's metadata service"),
             (json!({"searxngUrl": "http://0xa9fea9fe/"}), "is a cloud's metadata service"),
             (json!({"searxngUrl": "http://[::ffff:100.100.100.200]:8080/"}), "is a cloud's metadata service"),
             (json!({"searxngUrl": "http://Metadata.google.internal./"}), "is a cloud's metadata service"),
             (json!({"tavilykey": "x"}), "did you mean \"tavilyKey\"?"),
         ] {
-            let told = read(json!({"web": {"search": search}})).unwrap_err();
-            assert!(told.contains(part), "{part} not in {told}");
+            let error = read(json!({"web": {"search": search}})).unwrap_err();
+            assert!(error.contains(part), "{part} not in {error}");
         }
     }
 
@@ -346,10 +346,7 @@ mod tests {
             );
         }
         let both = read(json!({"web": {"httpResponseLimit": 7, "http_response_limit": 8}})).unwrap_err();
-        assert_eq!(
-            both,
-            "web: web.http_response_limit is given twice, also as web.httpResponseLimit: keep one\n"
-        );
+        assert_eq!(both, "web: web.http_response_limit is also set as web.httpResponseLimit; remove one\n");
         let search = |config| read(config).unwrap().settings(&none, Trust::System).search;
         let tavily = search(json!({"search_api_key": "tvly-1"}));
         assert_eq!(tavily.tavily_key, SearchKey::new("tvly-1"));
@@ -362,17 +359,14 @@ mod tests {
         assert_eq!(
             ordered.order,
             [SearchProvider::Searxng, SearchProvider::Brave],
-            "the order is the newer word"
+            "the order has precedence"
         );
         let order = json!({"search": {"order": ["brave"]}});
         for config in [json!({"search_provider": "bing"}), json!({"search_provider": "bing", "web": order})] {
-            let told = read(config).unwrap_err();
-            assert!(told.starts_with("search_provider: \"bing\" is not one of \"tavily\""), "{told}");
+            let error = read(config).unwrap_err();
+            assert!(error.starts_with("search_provider: \"bing\" is not one of \"tavily\""), "{error}");
         }
         let twice = read(json!({"search_api_key": "t", "web": {"search": {"tavilyKey": "u"}}})).unwrap_err();
-        assert_eq!(
-            twice,
-            "web.search: search_api_key is given twice, also as web.search.tavilyKey: keep one\n"
-        );
+        assert_eq!(twice, "web.search: search_api_key is also set as web.search.tavilyKey; remove one\n");
     }
 }

@@ -233,7 +233,7 @@ fn doctor_finds_what_is_wrong() {
     world.configure("[[policy.rules]]\ntool = \"Bsah\"\ndecision = \"deny\"\nagents = [\"ghost\"]\n[agents.a]\ntools = [\"far__raed\"]\n");
     let ran = world.run(&["doctor"]);
     assert_eq!(ran.code, 0, "{}", ran.stdout);
-    for warning in ["\"Bsah\" matches no tool", "no agent \"ghost\"", "\"far__raed\" matches no tool"] {
+    for warning in ["\"Bsah\" matches no tool", "unknown agent \"ghost\"", "\"far__raed\" matches no tool"] {
         assert!(ran.stdout.contains(warning), "{warning}: {}", ran.stdout);
     }
     world.configure("shel = 1\n");
@@ -390,7 +390,7 @@ fn doctor_looks_at_the_storage() {
 fn doctor_looks_at_the_database() {
     const PAGE: usize = 4096;
     let world = World::new();
-    assert_eq!(checked(&world, "database"), [("good".to_owned(), "none yet".to_owned())]);
+    assert_eq!(checked(&world, "database"), [("good".to_owned(), "not created yet".to_owned())]);
     assert!(!world.data().join("gateway.db").exists(), "a look makes nothing");
     let path = world.data().join("gateway.db");
     {
@@ -414,7 +414,7 @@ fn doctor_looks_at_the_database() {
         let mut bytes = sound.clone();
         bytes[pages.start * PAGE..pages.end * PAGE].iter_mut().for_each(|byte| *byte ^= 0x5a);
         let text = told(&bytes);
-        assert!(text.contains("put a copy of it back"), "{text}");
+        assert!(text.contains("restore it from a backup"), "{text}");
         text
     };
     // Some pages are needed to open it, others are not.

@@ -85,7 +85,7 @@ fn names_that_mean_nothing_are_refused_with_the_nearest() {
         ("[agents.a]\ndenyTools = [\"bahs\"]\n", "did you mean \"Bash\"?"),
         ("[roles.r]\nallowedTools = [\"raed_file\"]\n", "roles.r: \"raed_file\" is no tool; did you mean"),
         ("[roles.r]\nmodel = \"fsat\"\n", "roles.r.model: \"fsat\" is no tier; did you mean \"fast\"?"),
-        ("[models]\nfast = \"nolab/m\"\n", "models.fast: there is no provider \"nolab\"; there are"),
+        ("[models]\nfast = \"nolab/m\"\n", "models.fast: unknown provider \"nolab\"; use one of"),
         (
             "[agents.main]\nmodel = \"depe\"\n",
             "agents.main.model: \"depe\" is no tier; did you mean \"deep\"?",
@@ -93,9 +93,9 @@ fn names_that_mean_nothing_are_refused_with_the_nearest() {
         ("[agents.main]\nmaxRequests = 0\n", "agents.main.maxRequests: must be at least 1"),
         (
             "[agents.a]\nmessages = [\"mian\"]\n",
-            "agents.a.messages: there is no agent \"mian\"; did you mean \"main\"?",
+            "agents.a.messages: unknown agent \"mian\"; did you mean \"main\"?",
         ),
-        ("[agents.\"a:b/../c\"]\n", "an agent cannot be called that"),
+        ("[agents.\"a:b/../c\"]\n", "an agent's name must have 1 to 64"),
         (
             "[agents.a]\nautonomy = \"free\"\n",
             "agents.a.autonomy: \"free\" is not one of \"supervised\", \"guided\", \"autonomous\"",

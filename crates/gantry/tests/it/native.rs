@@ -74,14 +74,14 @@ fn a_directory_is_removed_with_what_is_in_it_and_counted() {
     let refused = world.run(&["workspace", "rm", "d"]);
     assert!(refused.code == 1 && refused.stderr.contains("rm -r"), "{refused:?}");
     let gone = world.run(&["workspace", "rm", "-r", "d/"]);
-    assert!(gone.code == 0 && gone.stderr.contains("d: 3 files are deleted"), "{gone:?}");
+    assert!(gone.code == 0 && gone.stderr.contains("Deleted 3 files in d"), "{gone:?}");
     assert_eq!(world.run(&["workspace", "ls", "d"]).code, 1);
     assert_eq!(world.run(&["workspace", "cat", "d2"]).stdout, "text");
     let skills = world.run(&["workspace", "rm", "-r", "skills", "--json"]);
     assert_eq!(skills.json(), json!({"path": "skills", "deleted": 1, "kept": 1}), "{skills:?}");
     assert!(shared.join("SKILL.md").exists());
     let one = world.run(&["workspace", "rm", "-r", "d2"]);
-    assert!(one.code == 0 && one.stderr.contains("1 file is deleted"), "{one:?}");
+    assert!(one.code == 0 && one.stderr.contains("Deleted 1 file"), "{one:?}");
     assert_eq!(world.run(&["workspace", "rm", "-r", "nothing"]).code, 1);
     assert_eq!(world.run(&["workspace", "rm", "-r", "/"]).code, 2);
 }

@@ -206,17 +206,25 @@ fn what_a_stopped_gateway_left_running_is_ended_and_counted() {
             world.run(&["call", "Bash", &json!({"command": command, "background": true}).to_string()]);
         assert_eq!(started.code, 0, "{}", started.stderr);
         let refused = world.run(args);
-        assert!(refused.code != 0 && refused.stderr.contains("is the gateway's"), "{}", refused.stderr);
-        assert!(refused.stderr.contains("nothing was ended") && runs(command), "{}", refused.stderr);
+        assert!(
+            refused.code != 0 && refused.stderr.contains("the gateway that owns them is running"),
+            "{}",
+            refused.stderr
+        );
+        assert!(
+            refused.stderr.contains("cannot end background commands") && runs(command),
+            "{}",
+            refused.stderr
+        );
         gateway.terminate();
         assert!(runs(command), "it goes on");
         let stopped = world.run(args);
         assert_eq!(stopped.code, 0, "{}", stopped.stderr);
-        assert!(stopped.stdout.contains("1 background process was ended"), "{}", stopped.stdout);
+        assert!(stopped.stdout.contains("Ended 1 background process"), "{}", stopped.stdout);
         assert!(!runs(command));
     }
     let none_left = world.run(&["node", "stop", "--kill", "--id", "local"]);
-    assert!(none_left.stdout.contains("0 background processes were ended"), "{}", none_left.stdout);
+    assert!(none_left.stdout.contains("Ended 0 background processes"), "{}", none_left.stdout);
 }
 
 /// A node's own are ended by its name, and what the gateway left is not passed over in silence.
@@ -298,7 +306,7 @@ fn mistakes_are_told_before_anything_is_started() {
     check(&["node", "--gateway", good], "--id");
     check(&["node", "--id", "a"], "--gateway");
     check(&["node", "--gateway", good, "--id", "A"], "no node id");
-    check(&["node", "--gateway", good, "--id", "a"], "there is no token");
+    check(&["node", "--gateway", good, "--id", "a"], "token is missing");
     check(&["node", "--gateway", good, "--id", "a", "--token-file", file], "chmod 600");
     check(&["node", "--gateway", "ws://10.0.0.1:1", "--id", "a"], "not encrypted");
     std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
@@ -310,7 +318,7 @@ fn mistakes_are_told_before_anything_is_started() {
     check(&with(&["--workspace", "/nonexistent"]), "workspace");
     let install = ["node", "install", "--print", "--gateway", good, "--id", "a", "--token-file", file];
     check(&install.iter().copied().chain(["--tools", "Raed"]).collect::<Vec<_>>(), "did you mean Read?");
-    check(&["node", "install", "--print", "--gateway", good, "--id", "a"], "there is no token");
+    check(&["node", "install", "--print", "--gateway", good, "--id", "a"], "token is missing");
     check(&["node", "status", "--id", "../up"], "no node id");
 }
 
@@ -367,8 +375,8 @@ fn manager_failing_at(world: &World, word: &str) -> String {
 #[test]
 fn a_service_is_installed_whole_or_not_at_all() {
     for (fails_at, told) in [
-        ("show-environment", "there is no systemd session of this user here (it is broken)"),
-        ("daemon-reload", "the service could not be started, and is not installed"),
+        ("show-environment", "this user has no systemd session here (it is broken)"),
+        ("daemon-reload", "cannot start the service; it was not installed"),
         ("enable", "`systemctl --user enable gantry-node-a.service` failed: it is broken"),
         ("restart", "`systemctl --user restart gantry-node-a.service` failed: it is broken"),
         ("nothing-at-all", ""),

@@ -47,7 +47,7 @@ fn a_full_disk_is_one_error_and_a_reader_that_left_none() {
         let ran = world.command(args).stdout(full()).stderr(Stdio::piped()).output().unwrap();
         let told = String::from_utf8(ran.stderr).unwrap();
         assert_eq!(ran.status.code(), Some(1), "{args:?}: {told}");
-        assert_eq!(told.matches("could not be written").count(), 1, "{args:?}: {told}");
+        assert_eq!(told.matches("cannot write the output").count(), 1, "{args:?}: {told}");
         let silent = world.command(args).stdout(full()).stderr(full()).status().unwrap();
         assert_eq!(silent.code(), Some(1), "{args:?}");
         let left = world.command(args).stdout(unread()).stderr(Stdio::piped()).output().unwrap();

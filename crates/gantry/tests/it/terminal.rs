@@ -129,7 +129,7 @@ fn an_error_is_shown_once_and_in_words() {
 fn long_lines_break_between_words() {
     let world = World::new();
     let mut terminal = Terminal::open_sized(&world, 80, "tools --local Bash");
-    terminal.sees("--json prints the whole schemas");
+    terminal.sees("Add --json for the complete schemas");
     terminal.ends();
     let screen = terminal.screen();
     assert!(screen.lines().all(|line| line.chars().count() <= 90), "{screen}");

@@ -500,15 +500,14 @@ fn what_could_not_be_called_off_is_told_and_called_off_by_the_same_command_again
     end(&mut fleet.gateway);
     let mut told = String::new();
     let mut stderr = BufReader::new(transfer.stderr.take().unwrap());
-    while !told.contains("the gateway was lost") {
+    while !told.contains("the connection to the gateway was lost") {
         assert!(stderr.read_line(&mut told).unwrap() > 0, "{told}");
     }
     interrupt(&transfer);
     let mut said = String::new();
     transfer.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(transfer.wait().unwrap().code(), Some(4), "{said} {told}");
-    for part in
-        ["was not called off", "goes on with it when it is back", "cannot be reached", "same command again"]
+    for part in ["was not cancelled", "will resume it when it is back", "cannot reach", "same command again"]
     {
         assert!(said.contains(part), "{part}: {said}");
     }

@@ -1,4 +1,4 @@
-//! Conversations at `/mcp`: whose each is, when it was used last, and which has to go when there are too many.
+//! Sessions at `/mcp`: their owners, their last use, and which one ends when the limit is reached.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// At the same time. Since 2026-07-28 the protocol has none.
+/// Maximum concurrent sessions. Since revision 2026-07-28 the protocol has no sessions.
 pub(super) const MAX_SESSIONS: usize = 256;
-/// Of one token, so that nobody uses up what all have.
+/// Maximum sessions of one token, so that one client cannot use all of them.
 pub(super) const MAX_OF_ONE: usize = 64;
 
 #[derive(Clone, Default)]
@@ -17,19 +17,19 @@ pub(super) struct Sessions(Arc<Mutex<HashMap<String, Session>>>);
 struct Session {
     owner: String,
     used: Instant,
-    /// Answers and streams of events that are under way.
+    /// Active answers and event streams.
     open: usize,
 }
 
-/// Whether somebody may begin another conversation.
+/// Whether an owner may open another session.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Free,
-    /// When this one, which was idle for longest, ends: their own, or one of whoever has the most.
+    /// Yes, after this session ends: the longest idle one of the owner, or of the owner with the most.
     InPlaceOf(String),
-    /// All of their own are in use.
+    /// No, because all sessions of this owner are in use.
     NoneOfTheirs,
-    /// Others have them all.
+    /// No, because all sessions of the gateway are in use.
     None,
 }
 
@@ -42,7 +42,7 @@ impl Sessions {
         self.all().get(id).is_some_and(|session| session.owner == owner)
     }
 
-    /// Forgets those that have ended by themselves.
+    /// Removes sessions that have ended by themselves.
     pub(super) fn keep_only(&self, alive: &HashSet<String>) {
         self.all().retain(|id, _| alive.contains(id));
     }
@@ -71,20 +71,20 @@ impl Sessions {
         room(&self.all(), owner)
     }
 
-    /// Those that nobody has used for so long.
+    /// Returns sessions that were idle for this long.
     pub(super) fn idle_for(&self, limit: Duration) -> Vec<String> {
         let is_idle = |session: &Session| session.open == 0 && session.used.elapsed() >= limit;
         let all = self.all();
         all.iter().filter(|(_, session)| is_idle(session)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// Those of them that nobody here began.
+    /// Returns the ids that have no owner here.
     pub(super) fn unknown_of(&self, ids: Vec<String>) -> HashSet<String> {
         let all = self.all();
         ids.into_iter().filter(|id| !all.contains_key(id)).collect()
     }
 
-    /// In use until that is dropped.
+    /// Marks a session as in use until the guard is dropped.
     pub(super) fn in_use(&self, id: &str) -> InUse {
         if let Some(session) = self.all().get_mut(id) {
             session.used = Instant::now();
@@ -106,7 +106,7 @@ fn room(all: &HashMap<String, Session>, owner: &str) -> Room {
     if count >= MAX_OF_ONE {
         return Room::NoneOfTheirs;
     }
-    // Nobody keeps others out with sessions that are not in use: whoever has the most gives one up.
+    // Idle sessions must not block others: the owner with the most loses one.
     let mut counts: HashMap<&str, usize> = HashMap::new();
     all.values().for_each(|session| *counts.entry(&session.owner).or_default() += 1);
     let mut owners: Vec<_> = counts.into_iter().filter(|(_, held)| *held > count + 1).collect();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_too_many_loses_their_own_oldest_idle_one() {
+    async fn owner_at_the_limit_loses_the_oldest_idle_session() {
         let sessions = Sessions::default();
         for number in 0..MAX_OF_ONE {
             assert_eq!(sessions.begin(&number.to_string(), "a"), Room::Free);
@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn idle_sessions_of_some_do_not_keep_others_out() {
+    async fn idle_sessions_do_not_block_other_owners() {
         let full = with(&[("a", 64), ("b", 64), ("c", 64), ("d", 64)]);
         let Room::InPlaceOf(oldest) = full.begin("e0", "e") else { panic!("all of them are idle") };
         assert!(full.is_of("e0", "e") && !full.is_of(&oldest, "e"));
         assert!(full.all().len() == MAX_SESSIONS, "one made room for the other");
         let ids: Vec<String> = full.all().keys().cloned().collect();
         let in_use: Vec<InUse> = ids.iter().map(|id| full.in_use(id)).collect();
-        assert_eq!(full.room("f"), Room::None, "nobody loses a session that is in use");
+        assert_eq!(full.room("f"), Room::None, "sessions in use are never ended");
         drop(in_use);
         assert!(matches!(full.room("a"), Room::InPlaceOf(id) if id.starts_with('a')));
         full.keep_only(&(0..64).map(|number| format!("a{number}")).collect());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_nobody_uses_is_idle() {
+    async fn session_in_use_is_not_idle() {
         let sessions = with(&[("a", 2)]);
         let limit = Duration::from_secs(60);
         let listening = sessions.in_use("a0");

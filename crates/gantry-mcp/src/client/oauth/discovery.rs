@@ -1,4 +1,4 @@
-//! Who gives out tokens for a server: its resource metadata, then the authorization server's own.
+//! Discovers the authorization server of an MCP server, from the metadata of both.
 
 use gantry_net::{Client, Method, Url};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{LoginError, answered, asking, parameter};
 use crate::client::sanitize::shown;
 
-/// What a server says of itself.
+/// The resource metadata of a server.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Resource {
     pub(super) resource: Option<String>,
@@ -16,7 +16,7 @@ pub(super) struct Resource {
     pub(super) scopes_supported: Vec<String>,
 }
 
-/// What an authorization server says of itself.
+/// The metadata of an authorization server.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Issuer {
     pub(super) issuer: String,
@@ -33,12 +33,12 @@ pub(super) struct Issuer {
     pub(super) authorization_response_iss_parameter_supported: bool,
 }
 
-/// The metadata that the challenge names, else where it is by convention.
+/// Reads the resource metadata, at the URL in the challenge or at the well-known one.
 pub(super) async fn resource(client: &Client, server: &Url, challenge: &str) -> Result<Resource, LoginError> {
     let mut places = Vec::new();
     if let Some(named) = parameter(challenge, "resource_metadata") {
         let named = Url::parse(&named)
-            .map_err(|_| LoginError::Metadata(format!("{} is no address of metadata", shown(&named))))?;
+            .map_err(|_| LoginError::Metadata(format!("{} is not a metadata URL", shown(&named))))?;
         places.push(named);
     }
     places.extend(well_known(server, "oauth-protected-resource"));
@@ -48,14 +48,14 @@ pub(super) async fn resource(client: &Client, server: &Url, challenge: &str) -> 
         && !covers(resource, server)
     {
         return Err(LoginError::Metadata(format!(
-            "the metadata speaks for {}, not for {server}",
+            "the metadata is for {}, not for {server}",
             shown(resource)
         )));
     }
     Ok(found)
 }
 
-/// The authorization server that the resource names; the server itself in older revisions.
+/// Reads the metadata of the authorization server: the one that the resource names, or the server itself.
 pub(super) async fn issuer(client: &Client, server: &Url, resource: &Resource) -> Result<Issuer, LoginError> {
     let named = resource.authorization_servers.first();
     let mut origin = server.clone();
@@ -63,11 +63,11 @@ pub(super) async fn issuer(client: &Client, server: &Url, resource: &Resource) -
     origin.set_query(None);
     let base = match named {
         Some(named) => {
-            Url::parse(named).map_err(|_| LoginError::Metadata(format!("{} is no address", shown(named))))?
+            Url::parse(named).map_err(|_| LoginError::Metadata(format!("{} is not a URL", shown(named))))?
         }
         None => origin.clone(),
     };
-    // Of an issuer with a path, the root would be somebody else.
+    // For an issuer with a path, the root may belong to another issuer.
     let mut places: Vec<Url> = ["oauth-authorization-server", "openid-configuration"]
         .into_iter()
         .filter_map(|name| well_known(&base, name).into_iter().next())
@@ -82,7 +82,7 @@ pub(super) async fn issuer(client: &Client, server: &Url, resource: &Resource) -
             let same = |a: &str, b: &str| a.trim_end_matches('/') == b.trim_end_matches('/');
             if let Some(named) = named.filter(|named| !same(named, &found.issuer)) {
                 return Err(LoginError::Metadata(format!(
-                    "{} calls itself {}",
+                    "{} claims to be {}",
                     shown(named),
                     shown(&found.issuer)
                 )));
@@ -109,11 +109,11 @@ pub(super) async fn issuer(client: &Client, server: &Url, resource: &Resource) -
                 authorization_response_iss_parameter_supported: false,
             })
         }
-        None => Err(LoginError::Metadata(format!("{base} does not say how it gives out tokens"))),
+        None => Err(LoginError::Metadata(format!("{base} has no authorization metadata"))),
     }
 }
 
-/// Before the path of an address, and without it.
+/// Returns the well-known URLs, with and without the path.
 fn well_known(base: &Url, name: &str) -> Vec<Url> {
     let mut root = base.clone();
     root.set_query(None);
@@ -130,7 +130,7 @@ fn well_known(base: &Url, name: &str) -> Vec<Url> {
     places
 }
 
-/// The first of these places that has something to say. What is there but cannot be read is an error.
+/// Returns the first metadata found. Metadata that exists but is invalid is an error.
 async fn first<T: serde::de::DeserializeOwned>(
     client: &Client,
     places: Vec<Url>,
@@ -140,16 +140,14 @@ async fn first<T: serde::de::DeserializeOwned>(
         if status.is_success() {
             return match serde_json::from_str(&text) {
                 Ok(found) => Ok(Some((place, found))),
-                Err(err) => {
-                    Err(LoginError::Metadata(format!("the metadata at {place} cannot be read: {err}")))
-                }
+                Err(err) => Err(LoginError::Metadata(format!("the metadata at {place} is invalid: {err}"))),
             };
         }
     }
     Ok(None)
 }
 
-/// Whether metadata for one resource speaks for an address: the same origin, and a path above it.
+/// Returns whether metadata of a resource covers a URL: the same origin, and a path above it.
 fn covers(resource: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     let above = resource.path().trim_end_matches('/');
@@ -163,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_lies_before_the_path_and_at_the_root() {
+    fn metadata_is_searched_with_and_without_the_path() {
         let places = well_known(&Url::parse("https://a.example/x/mcp?q=1").unwrap(), "n");
         let places: Vec<&str> = places.iter().map(Url::as_str).collect();
         assert_eq!(places, ["https://a.example/.well-known/n/x/mcp", "https://a.example/.well-known/n"]);
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_speaks_for_its_own_origin_and_below_it() {
+    fn metadata_covers_its_own_origin_and_paths() {
         let server = Url::parse("https://a.example/x/mcp").unwrap();
         for (resource, speaks) in [
             ("https://a.example/x/mcp", true),

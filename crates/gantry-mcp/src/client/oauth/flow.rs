@@ -1,4 +1,4 @@
-//! Making a login: find out who gives out tokens, register, send the operator to a browser, wait for them to come back.
+//! Performs a login: discovers the authorization server, registers, opens the browser and waits for the redirect.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use super::discovery::{Issuer, Resource, issuer, resource};
 use super::{ClientAuth, Login, LoginError, LoginRecord, address, asking, parsed, token_request};
 use crate::client::sanitize::shown;
 
-/// For the operator to log in.
+/// Timeout of the login in the browser.
 pub const BROWSER_LIMIT: Duration = Duration::from_secs(300);
-/// For one visitor of the page that the browser comes back to.
+/// Timeout of one request to the redirect page.
 const VISIT_LIMIT: Duration = Duration::from_secs(5);
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
-/// Strangers may knock; so many are heard.
+/// Maximum requests to the redirect page.
 const MAX_VISITS: usize = 100;
 
-/// Who we are, where the operator has registered us by hand.
+/// A client that the operator has registered manually.
 #[derive(Debug, Clone, Default)]
 pub struct Registered {
     pub client_id: Option<String>,
@@ -39,7 +39,7 @@ struct Registration {
 }
 
 impl Login {
-    /// Logs in. `challenge` is what the server said to somebody without a token; `show` is given the address to visit.
+    /// Logs in. `challenge` is the server's answer without a token; `show` gets the URL to open.
     pub async fn log_in(
         &self,
         challenge: &str,
@@ -90,7 +90,7 @@ impl Login {
     }
 }
 
-/// The narrowest that anybody has named.
+/// Chooses the narrowest scope that is named.
 fn scope(challenge: &str, registered: &Registered, about: &Resource, issuer: &Issuer) -> Option<String> {
     let listed = |scopes: &[String]| (!scopes.is_empty()).then(|| scopes.join(" "));
     let wanted = registered
@@ -98,7 +98,7 @@ fn scope(challenge: &str, registered: &Registered, about: &Resource, issuer: &Is
         .clone()
         .or_else(|| super::parameter(challenge, "scope"))
         .or_else(|| listed(&about.scopes_supported));
-    // Without it there would be no token to renew with.
+    // Without this scope there is no refresh token.
     let offline = "offline_access";
     let offered = issuer.scopes_supported.iter().any(|scope| scope == offline);
     wanted.map(|wanted| {
@@ -107,7 +107,7 @@ fn scope(challenge: &str, registered: &Registered, about: &Resource, issuer: &Is
     })
 }
 
-/// Rights that were given before are asked for again: a login with more of them must not lose any.
+/// Adds the scopes of an earlier login, so that a new login does not lose any.
 fn joined(before: Option<String>, wanted: &str) -> String {
     let before = before.unwrap_or_default();
     let mut scopes: Vec<&str> = Vec::new();
@@ -127,7 +127,7 @@ async fn register(
 ) -> Result<Registration, LoginError> {
     let Some(endpoint) = &issuer.registration_endpoint else {
         return Err(LoginError::Metadata(format!(
-            "{} registers no clients by itself; register Gantry there by hand and give --client-id",
+            "{} does not support automatic registration; register Gantry there and use --client-id",
             issuer.issuer
         )));
     };
@@ -190,7 +190,7 @@ fn random() -> String {
     URL_SAFE_NO_PAD.encode(blake3::hash(&bytes).as_bytes())
 }
 
-/// The code that the browser brings back. Whoever comes without our state is sent away.
+/// Waits for the authorization code. Requests without our state are rejected.
 async fn wait(listener: &TcpListener, state: &str, issuer: &Issuer) -> Result<String, LoginError> {
     for _ in 0..MAX_VISITS {
         let (mut stream, _) = listener.accept().await.map_err(LoginError::Listen)?;
@@ -199,9 +199,9 @@ async fn wait(listener: &TcpListener, state: &str, issuer: &Issuer) -> Result<St
         };
         let outcome = returned(&target, state, issuer);
         let (status, text) = match &outcome {
-            None => ("404 Not Found", "There is nothing here."),
+            None => ("404 Not Found", "Not found."),
             Some(Ok(_)) => ("200 OK", "You are logged in. You can close this page."),
-            Some(Err(_)) => ("400 Bad Request", "The login has failed; the terminal says why."),
+            Some(Err(_)) => ("400 Bad Request", "The login failed. See the terminal for the reason."),
         };
         let answer = format!(
             "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
@@ -212,12 +212,12 @@ async fn wait(listener: &TcpListener, state: &str, issuer: &Issuer) -> Result<St
             return outcome;
         }
     }
-    Err(LoginError::Denied("too many visitors came without the login's own state".to_owned()))
+    Err(LoginError::Denied("too many requests without the login's state".to_owned()))
 }
 
 async fn request_target(stream: &mut tokio::net::TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
-    // The whole head: what is left unread when a connection is closed may cost the browser its answer.
+    // Read the whole head, because closing with unread data may lose the answer.
     while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
         if bytes.len() > MAX_REQUEST_BYTES || stream.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
@@ -228,7 +228,7 @@ async fn request_target(stream: &mut tokio::net::TcpStream) -> Option<String> {
     (words.next() == Some("GET")).then(|| words.next().map(str::to_owned))?
 }
 
-/// `None` for a visit that is not the browser's return.
+/// Returns `None` for a request that is not the redirect.
 fn returned(target: &str, state: &str, issuer: &Issuer) -> Option<Result<String, LoginError>> {
     let url = Url::parse(&format!("http://localhost{target}")).ok()?;
     let value =
@@ -238,10 +238,13 @@ fn returned(target: &str, state: &str, issuer: &Issuer) -> Option<Result<String,
     }
     match value("iss") {
         Some(iss) if iss != issuer.issuer => {
-            return Some(Err(LoginError::Denied(format!("the answer is from {}", shown(&iss)))));
+            return Some(Err(LoginError::Denied(format!(
+                "the answer comes from another issuer, {}",
+                shown(&iss)
+            ))));
         }
         None if issuer.authorization_response_iss_parameter_supported => {
-            return Some(Err(LoginError::Denied("the answer does not say whom it is from".to_owned())));
+            return Some(Err(LoginError::Denied("the answer does not name its issuer".to_owned())));
         }
         _ => {}
     }
@@ -249,5 +252,5 @@ fn returned(target: &str, state: &str, issuer: &Issuer) -> Option<Result<String,
         let described = value("error_description").map(|text| format!("{error}: {text}"));
         return Some(Err(LoginError::Denied(shown(&described.unwrap_or(error)))));
     }
-    Some(value("code").ok_or_else(|| LoginError::Denied("it brought no code".to_owned())))
+    Some(value("code").ok_or_else(|| LoginError::Denied("the answer has no authorization code".to_owned())))
 }

@@ -1,4 +1,4 @@
-//! How a server is reached: a program is started, an address is asked, and either is greeted and listed.
+//! Connects to a server: starts a program or reaches a URL, performs the handshake and lists the tools.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::Server;
 
 impl Server {
     pub(super) async fn open(&self, hearer: Hearer) -> Result<Connection, TalkError> {
-        let greetings = match self.speaks_older() {
+        let greetings = match self.uses_older_revision() {
             true => [Greeting::Older, Greeting::Newest],
             false => [Greeting::Newest, Greeting::Older],
         };
@@ -37,8 +37,8 @@ impl Server {
         }
     }
 
-    /// Whether it spoke a revision before 2026-07-28 when it was listed last.
-    fn speaks_older(&self) -> bool {
+    /// Returns whether the server used a revision before 2026-07-28 the last time.
+    fn uses_older_revision(&self) -> bool {
         let about = self.known().ok().and_then(|seen| seen.record.about.clone());
         let revision = about.as_ref().and_then(|about| about["protocolVersion"].as_str());
         revision.is_some_and(|revision| revision < "2026-07-28")
@@ -76,7 +76,7 @@ impl Server {
         }
     }
 
-    /// The operator named this host, so it may be one of their own machines.
+    /// Builds the client. The operator named this host, so its address may be private.
     fn client(&self, address: &AddressSpec) -> Client {
         let own = address.url.host_str().and_then(|host| HostPattern::parse(host).ok());
         let mut options: ClientOptions = self.around.network.clone();
@@ -84,7 +84,7 @@ impl Server {
         Client::new(options)
     }
 
-    /// For servers at addresses; programs have their own ways.
+    /// Returns the login of a server with a URL, or `None` for programs.
     pub(in crate::client) fn login(&self) -> Option<Login> {
         match &self.spec.place {
             Place::Program(_) => None,
@@ -103,15 +103,15 @@ impl Server {
         }
     }
 
-    /// Writes down what was listed, for everybody who asks what there is.
+    /// Stores the list of tools in the server's record.
     pub(super) fn note(&self, connection: &Connection, listing: Listing) -> Result<(), TalkError> {
         let Listing { mut tools, usable, .. } = listing;
-        // What the protocol itself forbids is as good as not offered; what we cannot use is shown as such.
+        // Definitions that the protocol forbids are dropped. Others that Gantry cannot use are kept as unusable.
         tools.retain(|tool| {
             definition::problem(tool).is_some()
                 || definition::name(tool).is_some_and(|name| usable.iter().any(|usable| usable == name))
         });
-        // What a server was given in confidence is told to nobody, whatever it calls its tools.
+        // The server's secrets are masked, even in names of tools.
         let masker = self.around.masker(&self.spec).map_err(TalkError::Refused)?;
         tools.iter_mut().for_each(|tool| masker.mask_texts(tool));
         let mut about = connection.about();

@@ -1,5 +1,5 @@
-//! The life of a server: started when it is needed, listened to while it runs, stopped when it is not, started again
-//! with longer and longer pauses if it fails.
+//! The lifecycle of a server: it is started when needed, watched while it runs, stopped when idle, and restarted with
+//! growing pauses if it fails.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use tokio::time::Instant;
 use super::super::connection::{Connection, Hearer, TalkError};
 use super::{MAX_CALLS, Server, ServerError};
 
-/// For the handshake and the first list; programs that fetch themselves first take their time.
+/// Timeout of the handshake and the first list. Some programs download themselves first.
 const START_LIMIT: Duration = Duration::from_secs(60);
-const ENDED: &str = "it has ended by itself";
-/// After a failure; doubled with each that follows.
+const ENDED: &str = "it exited by itself";
+/// Pause after a failure, doubled with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A call waits this long for a server that may be tried again; longer waits are told instead.
+/// How long a call waits for a retry. If the pause is longer, the call fails.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A server that ran for so long has shown that it can.
+/// After running this long, a server's earlier failures are forgotten.
 const PROVEN: Duration = Duration::from_secs(60);
-/// A list is read again at most this often, however often a server says that it has changed.
+/// Minimum time between two reads of the list, however often the server reports changes.
 const LIST_PAUSE: Duration = Duration::from_secs(1);
-/// For a server to say what it offers now, when the tool that is called is held.
+/// Timeout of a new list when a blocked tool is called.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ pub(super) struct Running {
 }
 
 impl Slot {
-    /// What runs now, if it is this.
+    /// Returns the running server, if it uses this connection.
     pub(super) fn running(&self, connection: &Arc<Connection>) -> Option<Running> {
         self.connection.clone().filter(|now| Arc::ptr_eq(&now.connection, connection))
     }
@@ -54,7 +54,7 @@ impl Slot {
 }
 
 impl Server {
-    /// The running server, started if it is not. The start goes on when whoever asked for it has left.
+    /// Returns the connection of the running server, and starts it if needed. The start continues if the caller leaves.
     pub(in crate::client) async fn connected(self: &Arc<Self>) -> Result<Arc<Connection>, ServerError> {
         let server = self.clone();
         match tokio::spawn(async move { server.start().await }).await {
@@ -90,7 +90,7 @@ impl Server {
             opened = tokio::time::timeout(START_LIMIT, self.open(hearer)) => {
                 opened.unwrap_or(Err(TalkError::Silent(START_LIMIT)))
             }
-            // Whoever ends it must not wait for it to begin.
+            // A stop must not wait for the start.
             () = self.stopping.cancelled() => Err(TalkError::Lost(ENDED.to_owned())),
         };
         match opened {
@@ -99,7 +99,7 @@ impl Server {
                 let running = Running { connection: Arc::new(connection), since: Instant::now() };
                 slot.connection = Some(running.clone());
                 *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-                tokio::spawn(attend(Arc::downgrade(&self), running.clone(), heard));
+                tokio::spawn(watch_server(Arc::downgrade(&self), running.clone(), heard));
                 Ok(running.connection)
             }
             Err(err) => {
@@ -126,13 +126,13 @@ impl Server {
         slot.failed(why.to_owned());
     }
 
-    /// The process that runs now, if there is one.
+    /// Returns the process id of the running server, if any.
     pub(in crate::client) async fn pid(&self) -> Option<i32> {
         self.slot.lock().await.connection.as_ref()?.connection.pid()
     }
 
-    /// Has its list read anew, unless that was done just now. `None` if there is nothing new to know.
-    pub(super) async fn look_again(self: &Arc<Self>) -> Option<()> {
+    /// Reads the list again, unless it was just read. Returns `None` if nothing new was read.
+    pub(super) async fn refresh_list(self: &Arc<Self>) -> Option<()> {
         let listed = || *self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let before = listed();
         if before.is_some_and(|listed| listed.elapsed() < LIST_PAUSE) {
@@ -140,7 +140,7 @@ impl Server {
         }
         let looking = async {
             let connection = self.connected().await.ok()?;
-            // A server that was started for this has been listed.
+            // A server that was just started has been listed.
             if listed() == before {
                 self.note(&connection, connection.list().await.ok()?).ok()?;
             }
@@ -149,7 +149,7 @@ impl Server {
         tokio::time::timeout(LOOK_LIMIT, looking).await.ok()?
     }
 
-    /// For good: nothing starts it again, and whoever is still calling is told why.
+    /// Stops the server for good. Running calls fail with this reason.
     pub(in crate::client) async fn stop(&self, why: &'static str) {
         let _ = self.stopped.set(why);
         self.stopping.cancel();
@@ -159,7 +159,7 @@ impl Server {
         }
     }
 
-    /// When it may be stopped for want of work; in the future while there is any.
+    /// Returns when the server may be stopped as idle. It is in the future while calls run.
     fn idle_at(&self) -> Instant {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let since = if self.busy.available_permits() == MAX_CALLS { used } else { Instant::now() };
@@ -167,8 +167,8 @@ impl Server {
     }
 }
 
-/// Looks after a server that runs: hears that its tools have changed, that it has ended, that nobody needs it.
-async fn attend(server: Weak<Server>, running: Running, mut heard: watch::Receiver<u64>) {
+/// Watches a running server: follows changes of its tools, its exit and its idle time.
+async fn watch_server(server: Weak<Server>, running: Running, mut heard: watch::Receiver<u64>) {
     let mut list_after = Instant::now();
     loop {
         let Some(idle_at) = server.upgrade().map(|server| server.idle_at()) else {
@@ -189,12 +189,12 @@ async fn attend(server: Weak<Server>, running: Running, mut heard: watch::Receiv
                 }
                 return running.connection.close().await;
             }
-            // Whoever tells is part of the connection, so it cannot be gone before it.
+            // The sender is part of the connection, so it cannot be dropped before it.
             _ = changed => {
                 let Some(server) = server.upgrade() else { continue };
                 list_after = Instant::now() + LIST_PAUSE;
                 if let Ok(listing) = running.connection.list().await {
-                    // A list that cannot be written down is read again with the next start.
+                    // A list that cannot be stored is read again with the next start.
                     let _ = server.note(&running.connection, listing);
                 }
             }

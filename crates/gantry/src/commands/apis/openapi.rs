@@ -1,6 +1,6 @@
-//! A profile drafted from an OpenAPI description: where the API is, how it knows its callers, what it offers.
+//! Drafts a profile from an OpenAPI description: base URL, authentication and endpoints.
 //!
-//! What a description does not say (how to use it well, what to avoid) is left for people to add.
+//! Guidelines and mistakes to avoid are not part of a description; people add them.
 
 use gantry_apis::{AuthDraft, Endpoint, ProfileDraft};
 use serde_json::{Map, Value};
@@ -11,21 +11,21 @@ const METHODS: [&str; 6] = ["get", "post", "put", "patch", "delete", "head"];
 
 pub(super) struct Draft {
     pub(super) draft: ProfileDraft,
-    /// What could not be taken over.
+    /// What could not be converted.
     pub(super) notes: Vec<String>,
 }
 
 pub(super) fn draft(document: &Value, id: Option<&str>, base_url: Option<&str>) -> Result<Draft, String> {
     let is_three = document["openapi"].as_str().is_some_and(|version| version.starts_with("3."));
     if !is_three && document["swagger"] != "2.0" {
-        return Err("neither OpenAPI 3 nor Swagger 2, as JSON".into());
+        return Err("the description must be OpenAPI 3 or Swagger 2, as JSON".into());
     }
     let mut notes = Vec::new();
     let title = document["info"]["title"].as_str().unwrap_or_default();
     let id = id.map_or_else(|| id_from(title), str::to_owned);
     let found = base_url.map(str::to_owned).or_else(|| server(document));
     if found.as_deref().is_none_or(|url| !url.contains("://")) {
-        notes.push("it does not say on which host the API is; --base-url URL does".into());
+        notes.push("the description does not name the API's host; add --base-url URL".into());
     }
     let (endpoints, deprecated) = endpoints(document, &mut notes);
     let draft = ProfileDraft {
@@ -52,7 +52,7 @@ fn id_from(title: &str) -> String {
     words.join("-").chars().take(64).collect()
 }
 
-/// The first server, with the defaults of its variables.
+/// Returns the URL of the first server, with the defaults of its variables.
 fn server(document: &Value) -> Option<String> {
     if let Some(host) = document["host"].as_str() {
         let schemes: Vec<&str> =
@@ -87,10 +87,10 @@ fn endpoints(document: &Value, notes: &mut Vec<String>) -> (Vec<Endpoint>, Vec<S
         }
     }
     if left_out > 0 {
-        notes.push(format!("{left_out} endpoints are left out: a profile has at most {MAX_ENDPOINTS}"));
+        notes.push(format!("{left_out} endpoints were skipped: a profile has at most {MAX_ENDPOINTS}"));
     }
     if deprecated.len() > MAX_ENDPOINTS {
-        notes.push(format!("{} deprecated endpoints are left out", deprecated.len() - MAX_ENDPOINTS));
+        notes.push(format!("{} deprecated endpoints were skipped", deprecated.len() - MAX_ENDPOINTS));
         deprecated.truncate(MAX_ENDPOINTS);
     }
     (endpoints, deprecated)
@@ -100,13 +100,13 @@ fn described(operation: &Map<String, Value>) -> Option<String> {
     ["summary", "description", "operationId"].iter().find_map(|field| text(operation.get(*field)?))
 }
 
-/// The first line of a text, if it says something.
+/// Returns the first line of a text that is not empty.
 fn text(value: &Value) -> Option<String> {
     let line = value.as_str()?.lines().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().take(MAX_DESCRIPTION).collect())
 }
 
-/// The scheme that the description asks for first, with secrets named after the profile.
+/// Converts the first security scheme of the description. Its secrets are named after the profile.
 fn auth(document: &Value, id: &str, notes: &mut Vec<String>) -> AuthDraft {
     let schemes = document["components"]["securitySchemes"].as_object();
     let schemes = schemes.or_else(|| document["securityDefinitions"].as_object());
@@ -115,7 +115,7 @@ fn auth(document: &Value, id: &str, notes: &mut Vec<String>) -> AuthDraft {
         let first = names.keys().next()?;
         if names.len() > 1 {
             notes.push(format!(
-                "it asks for {} credentials together ({}); the profile sends the first only",
+                "the API requires {} credentials together ({}); the profile sends only the first",
                 names.len(),
                 names.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
             ));
@@ -151,25 +151,25 @@ fn auth(document: &Value, id: &str, notes: &mut Vec<String>) -> AuthDraft {
                 ..of("oauth2")
             },
             None => {
-                notes.push("its OAuth flow needs a person; the profile takes a bearer token instead".into());
+                notes.push(
+                    "the API's OAuth flow needs a person; the profile uses a bearer token instead".into(),
+                );
                 bearer()
             }
         },
         ("openIdConnect", ..) => {
-            notes.push("it uses OpenID Connect; the profile takes a bearer token instead".into());
+            notes.push("the API uses OpenID Connect; the profile uses a bearer token instead".into());
             bearer()
         }
         (kind, ..) => {
             let kind: String = kind.chars().take(40).collect();
-            notes.push(format!(
-                "its way to prove who one is ({kind}) is not known here; say in auth how it is done"
-            ));
+            notes.push(format!("the security scheme {kind} is not supported; fill in \"auth\" yourself"));
             AuthDraft::default()
         }
     }
 }
 
-/// Token address and scopes, of OpenAPI 3 or Swagger 2.
+/// Returns the token URL and the scopes, for OpenAPI 3 or Swagger 2.
 fn client_credentials(scheme: &Value) -> Option<(String, Option<String>)> {
     let flow = match scheme["flow"].as_str() {
         Some("application") => scheme,

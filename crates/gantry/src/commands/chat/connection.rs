@@ -1,4 +1,4 @@
-//! The connection of a conversation to its gateway. It is opened again after the gateway was away.
+//! The connection of a conversation to its gateway. It reconnects after the gateway was offline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +21,12 @@ use crate::environment::Environment;
 use crate::exit::Refused;
 use crate::output::Output;
 
-/// Events that may wait to be shown. When some are dropped, the chat asks for the answer instead.
+/// Size of the event queue. If events are dropped, the chat requests the answer instead.
 const WAITING: usize = 4096;
-/// How often the answer is asked for once events were missed.
+/// How often the answer is requested after events were missed.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// How long a gateway may be away.
+/// How long the chat waits for an offline gateway.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
@@ -40,15 +40,15 @@ pub(super) struct Connection<'a> {
     missed: Arc<AtomicBool>,
 }
 
-/// What comes next.
+/// The next event, or the loss of the connection.
 pub(super) enum Heard {
     Event(Box<SessionEvent>),
-    /// The gateway is gone.
+    /// The connection was lost.
     Lost,
 }
 
 impl<'a> Connection<'a> {
-    /// Listens to a session. Also returns how the session is.
+    /// Subscribes to a session and returns its state.
     pub(super) async fn open(
         environment: &'a Environment,
         output: &'a Output,
@@ -70,7 +70,7 @@ impl<'a> Connection<'a> {
         self.link.is_closed()
     }
 
-    /// Connects again, and returns how the session is. Gives up when the gateway stays away.
+    /// Reconnects and returns the session's state. Fails if the gateway stays offline.
     pub(super) async fn reopen(&mut self) -> Result<ListenResult> {
         let until = Instant::now() + RECONNECT_LIMIT;
         let mut pause = FIRST_PAUSE;
@@ -89,11 +89,11 @@ impl<'a> Connection<'a> {
     }
 
     async fn try_again(&mut self) -> Result<ListenResult> {
-        // A gateway that was restarted may listen on another port.
+        // A restarted gateway may listen on another port.
         let address = Target::gateway(self.environment, self.output)?;
         let (connection, status) =
             Connection::open(self.environment, self.output, &address, self.key.clone()).await?;
-        // What happened meanwhile was not heard.
+        // Events in between were missed.
         connection.missed.store(true, Ordering::Relaxed);
         *self = connection;
         Ok(status)
@@ -106,16 +106,16 @@ impl<'a> Connection<'a> {
     ) -> Result<R> {
         let answer: Result<_, LinkError> = self.link.request_within(method, raw(params), ANSWER_LIMIT).await;
         let answer = answer.map_err(request_error)?;
-        serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
+        serde_json::from_str(answer.get()).context("the gateway's answer is invalid")
     }
 
-    /// The next thing that happens. When some was missed, what settled the message is asked for.
+    /// Returns the next event. After missed events it requests the message's outcome.
     pub(super) async fn next_event(&mut self, id: &str) -> Result<Heard> {
         loop {
             tokio::select! {
                 event = self.events.recv() => return Ok(event.map_or(Heard::Lost, |event| Heard::Event(Box::new(event)))),
                 () = tokio::time::sleep(ASK_AGAIN), if self.missed.load(Ordering::Relaxed) => {
-                    // Said before under this id, so it is not said again.
+                    // The gateway knows this id, so the message is not sent twice.
                     let params = MessageParams {
                         session_key: Some(self.key.clone()),
                         message: "?".to_owned(),
@@ -135,7 +135,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// What settled the message, as the event that was missed.
+/// Converts the message's outcome to the event that was missed.
 fn settled(sent: SendResult, id: &str) -> Option<SessionEvent> {
     let messages = vec![Addressee { id: id.to_owned(), from: String::new(), reply_to: Value::Null }];
     Some(match sent {
@@ -153,7 +153,7 @@ fn settled(sent: SendResult, id: &str) -> Option<SessionEvent> {
     })
 }
 
-/// Hears what happens in the session.
+/// Receives the session's events.
 struct Listener {
     sender: mpsc::Sender<SessionEvent>,
     missed: Arc<AtomicBool>,

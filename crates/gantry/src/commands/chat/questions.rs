@@ -1,4 +1,4 @@
-//! What is asked at the terminal: whether a call may run, and what an agent wants to know.
+//! Questions at the terminal: approvals of calls, and questions of an agent.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,20 @@ use gantry_protocol::{AnswerParams, ListenResult, Question, SessionEvent, UserAs
 
 use crate::output::printable;
 
-/// Asks whoever sits here.
+/// Returns the prompt for an approval.
 pub(super) fn approval_prompt(asked: &Question) -> String {
     let what = if command(asked).is_some() { "command" } else { "call" };
-    // What goes out with both labels is allowed as it is, or not at all.
+    // With both labels only this exact call can be allowed.
     let any = if asked.rule == "flow-labels" { String::new() } else { format!(" · 'a any' any {what}") };
     printable(&format!(
-        "\n{}\n{} (rule {})\nallow? [y]es, [n]o, [a]lways this exact {what} · 'a 8h' for 8 hours{any}: ",
+        "\n{}\n{} (rule {})\nAllow? [y]es, [n]o, [a]lways this exact {what} · 'a 8h' for 8 hours{any}: ",
         proposal(asked),
         asked.reason,
         asked.rule
     ))
 }
 
-/// What the agent wants to do: the command itself, or the call.
+/// Shows what the agent wants to do: the command itself, or the call.
 pub(crate) fn proposal(asked: &Question) -> String {
     let tool = &asked.tool;
     let place = tool.split_once("__").map_or(String::new(), |(node, _)| format!(" on {node}"));
@@ -30,7 +30,7 @@ pub(crate) fn proposal(asked: &Question) -> String {
     }
 }
 
-/// The command line, of a tool that runs one.
+/// Returns the command line of a tool that runs commands.
 fn command(asked: &Question) -> Option<&str> {
     let command = asked.input.get("command")?.as_str()?;
     let tool = asked.tool.as_str();
@@ -38,7 +38,7 @@ fn command(asked: &Question) -> Option<&str> {
     ["Bash", "bash", "exec", "tool::shell_exec"].contains(&bare).then_some(command)
 }
 
-/// What was answered, as the gateway takes it; nothing for what is no answer.
+/// Parses an answer. Returns `None` if the line is not a valid answer.
 pub(super) fn answer(line: &str) -> Option<AnswerParams> {
     let line = line.trim().to_lowercase();
     let mut words = line.split_whitespace();
@@ -62,7 +62,7 @@ pub(super) fn answer_of(word: &str) -> AnswerParams {
     AnswerParams { answer: Some(word.to_owned()), ..AnswerParams::default() }
 }
 
-/// What waits for an answer here, one after the other: calls that run side by side may each ask.
+/// Open questions in order. Several calls that run at once may each ask.
 #[derive(Default)]
 pub(super) struct Waiting {
     pub(super) asks: VecDeque<Asks>,
@@ -70,7 +70,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// What a session waits for, as its status says.
+    /// Returns the open questions of a session's status.
     pub(super) fn of(listened: ListenResult) -> Waiting {
         match listened {
             ListenResult::Known(status) => Waiting {
@@ -81,7 +81,7 @@ impl Waiting {
         }
     }
 
-    pub(super) fn hear(&mut self, event: &SessionEvent) {
+    pub(super) fn on_event(&mut self, event: &SessionEvent) {
         match event {
             SessionEvent::Approval { question, .. } => {
                 self.is_answered(&question.id);
@@ -94,7 +94,7 @@ impl Waiting {
         }
     }
 
-    /// Here or elsewhere.
+    /// Removes a question that was answered, here or by another client.
     pub(super) fn is_answered(&mut self, id: &str) {
         self.approvals.retain(|open| open.id != id);
         self.asks.retain(|open| open.id != id);
@@ -106,10 +106,10 @@ impl Waiting {
     }
 }
 
-/// What an agent asks, and what was answered so far.
+/// Questions of an agent, and the answers given so far.
 pub(super) struct Asks {
     pub(super) id: String,
-    /// The child that asks, if it is one.
+    /// The name of the child session that asks, if any.
     child: Option<String>,
     questions: Vec<UserQuestion>,
     pub(super) answers: Vec<String>,
@@ -121,7 +121,7 @@ impl Asks {
         Asks { id: asked.id, child, questions: asked.questions, answers: Vec::new() }
     }
 
-    /// The next question, as it is put.
+    /// Returns the prompt for the next question.
     pub(super) fn prompt(&self) -> Option<String> {
         let next = self.questions.get(self.answers.len())?;
         let options = next.options.iter().enumerate();
@@ -131,7 +131,7 @@ impl Asks {
         Some(printable(&format!("\n{heading}{who}{}{options}\n? ", next.question)))
     }
 
-    /// An answer: a number of an option, or words. Whether all are given.
+    /// Takes an answer: the number of an option, or text. Returns whether all questions are answered.
     pub(super) fn take(&mut self, line: &str) -> bool {
         let next = self.questions.get(self.answers.len());
         let chosen = line.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));

@@ -1,4 +1,4 @@
-//! What a doctor asks a gateway: whether it answers, what time it has, and how its nodes are.
+//! Checks the gateway: whether it answers, its clock, and the state of its nodes.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::client::{Address, Client, Target, runtime};
 use crate::environment::Environment;
 use crate::output::Output;
 
-/// Clocks that differ more than this make times in logs hard to follow.
+/// A larger difference between the clocks makes times in logs hard to compare.
 const CLOCK_LIMIT_MS: i64 = 5_000;
 
 pub(super) fn checks(environment: &Environment, output: &Output) -> Vec<Check> {
@@ -17,26 +17,27 @@ pub(super) fn checks(environment: &Environment, output: &Output) -> Vec<Check> {
         Ok(Target::Gateway(address)) => address,
         Ok(Target::InProcess) => {
             let text =
-                "none runs on this data directory; tools run in-process (`gantry up` starts one)".into();
+                "not running on this data directory, so tools run in-process; `gantry up` starts one".into();
             return vec![Check { name: "gateway", health: Health::Good, text }];
         }
         Err(err) => return vec![Check { name: "gateway", health: Health::Bad, text: format!("{err:#}") }],
     };
     match ask(&address) {
-        Ok(answer) => judge(&address, &answer),
+        Ok(report) => judge(&address, &report),
         Err(text) => vec![Check { name: "gateway", health: Health::Bad, text }],
     }
 }
 
-struct Asked {
+/// `GatewayReport` is what the gateway answered.
+struct GatewayReport {
     version: String,
     took_ms: f64,
-    /// How far its clock is ahead of ours.
+    /// How far the gateway's clock is ahead of ours.
     ahead_ms: i64,
     nodes: Vec<NodeInfo>,
 }
 
-fn ask(address: &Address) -> Result<Asked, String> {
+fn ask(address: &Address) -> Result<GatewayReport, String> {
     let runtime = runtime().map_err(|err| format!("{err:#}"))?;
     runtime.block_on(async {
         let started = Instant::now();
@@ -47,26 +48,29 @@ fn ask(address: &Address) -> Result<Asked, String> {
         let listed = client.request::<NodeList>(method::NODES_LIST, &Empty {}).await;
         client.close().await;
         let nodes = listed.map_err(|err| err.to_string())?.nodes;
-        Ok(Asked { version: server.version, took_ms, ahead_ms, nodes })
+        Ok(GatewayReport { version: server.version, took_ms, ahead_ms, nodes })
     })
 }
 
-fn judge(address: &Address, asked: &Asked) -> Vec<Check> {
+fn judge(address: &Address, report: &GatewayReport) -> Vec<Check> {
     let ours = env!("CARGO_PKG_VERSION");
     let mut checks = vec![Check {
         name: "gateway",
-        health: if asked.version == ours { Health::Good } else { Health::Warning },
-        text: format!("{} answers in {:.1} ms, version {}", address.url, asked.took_ms, asked.version),
+        health: if report.version == ours { Health::Good } else { Health::Warning },
+        text: format!("{} answers in {:.1} ms, version {}", address.url, report.took_ms, report.version),
     }];
-    checks.push(match asked.ahead_ms.abs() > CLOCK_LIMIT_MS {
-        false => Check { name: "clock", health: Health::Good, text: "agrees with the gateway's".into() },
+    checks.push(match report.ahead_ms.abs() > CLOCK_LIMIT_MS {
+        false => Check { name: "clock", health: Health::Good, text: "in sync with the gateway".into() },
         true => Check {
             name: "clock",
             health: Health::Warning,
-            text: format!("the gateway's is {:+.1} s from ours", asked.ahead_ms as f64 / 1e3),
+            text: format!(
+                "the gateway's clock differs from this machine's by {:+.1} s",
+                report.ahead_ms as f64 / 1e3
+            ),
         },
     });
-    checks.extend(asked.nodes.iter().map(|node| self::node(node, &asked.version)));
+    checks.extend(report.nodes.iter().map(|node| self::node(node, &report.version)));
     checks
 }
 
@@ -77,7 +81,7 @@ fn node(node: &NodeInfo, gateway_version: &str) -> Check {
         (_, false, None) => (Health::Warning, "has never connected".to_owned()),
         (_, false, Some(_)) => (Health::Warning, "is offline".to_owned()),
         (_, true, Some(version)) if version != gateway_version => {
-            (Health::Warning, format!("has version {version}, the gateway {gateway_version}"))
+            (Health::Warning, format!("has version {version}, the gateway has {gateway_version}"))
         }
         (_, true, _) => (Health::Good, format!("online, version {}", version.unwrap_or("unknown"))),
     };

@@ -1,4 +1,4 @@
-//! Whether agents have a model, and whether the running gateway has the configuration of the file.
+//! Checks that agents have a model and that the running gateway uses the current configuration file.
 
 use gantry_agent::NO_MODEL;
 use gantry_protocol::{Empty, GatewayStatus, ModelReport, ModelsReport, method};
@@ -30,7 +30,8 @@ pub(super) fn checks(environment: &Environment, output: &Output) -> Vec<Check> {
             let missing: Vec<&str> = here.into_iter().filter(|name| !known.contains(name)).collect();
             if !missing.is_empty() {
                 let text = format!(
-                    "the running gateway does not have {}: it was started with another environment; restart it from here",
+                    "the running gateway does not have {}, because its environment variables differ; restart it from this \
+                     shell",
                     missing.join(", ")
                 );
                 checks.push(Check { name: "models", health: Health::Warning, text });
@@ -48,7 +49,7 @@ pub(super) fn checks(environment: &Environment, output: &Output) -> Vec<Check> {
     checks
 }
 
-/// The models that a gateway started from here would have.
+/// Returns the models that a gateway started from this shell would have.
 fn here(environment: &Environment) -> Result<ModelsReport, String> {
     let config = environment.layers.load().map_err(|err| err.to_string())?;
     let found = runtime().and_then(|runtime| runtime.block_on(found(environment, &config)));

@@ -1,4 +1,4 @@
-//! Whether the agents' storage can be used: it answers, the bucket is there, the keys are good.
+//! Checks the agents' storage: the store answers, the bucket exists and the keys are accepted.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use super::{Check, Health};
 use crate::client::runtime;
 use crate::environment::Environment;
 
-/// A store that takes longer is no use to an agent either.
+/// Timeout of the check.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Nothing lies there: what is asked is only whether one may look.
+/// A prefix without objects. Listing it checks access only.
 const PROBE: &str = "agents/main/.gantry-doctor/";
 
-/// Nothing when the configuration cannot be read, which is told already.
+/// Returns `None` when the configuration cannot be read, which another check reports.
 pub(super) fn check(environment: &Environment) -> Option<Check> {
     let config = environment.layers.load().ok()?;
     let look = || -> anyhow::Result<String> {
@@ -25,10 +25,10 @@ pub(super) fn check(environment: &Environment) -> Option<Check> {
         match listed {
             Ok(Ok(_)) => Ok(place),
             Ok(Err(err)) => {
-                anyhow::bail!("{place} cannot be used: {err}{}", config.storage.what_to_look_at())
+                anyhow::bail!("cannot use {place}: {err}{}", config.storage.hint())
             }
             Err(_) => {
-                anyhow::bail!("{place} does not answer within {LIMIT:?}{}", config.storage.what_to_look_at())
+                anyhow::bail!("{place} did not answer within {LIMIT:?}{}", config.storage.hint())
             }
         }
     };

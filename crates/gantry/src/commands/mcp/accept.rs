@@ -1,4 +1,4 @@
-//! `gantry mcp accept`: shows what a server offers that was not accepted before, and what has changed, and accepts it.
+//! `gantry mcp accept` shows a server's new and changed tools and accepts them.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -7,7 +7,7 @@ use clap::Args;
 use gantry_mcp::client::{Servers, State, ToolStatus, difference, shown_name};
 use serde_json::{Value, json};
 
-use super::servers::{known, load, open, told};
+use super::servers::{check_known, load, open, unreachable};
 use crate::client::runtime;
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
@@ -15,57 +15,57 @@ use crate::output::Output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry mcp accept files                      show what is new or changed, ask, accept\n  \
-    gantry mcp accept files read_file            one tool\n  \
-    gantry mcp accept files --print              only show it")]
+    gantry mcp accept files                      review and accept all new and changed tools\n  \
+    gantry mcp accept files read_file            review and accept one tool\n  \
+    gantry mcp accept files --print              show the differences only")]
 pub(crate) struct AcceptArgs {
-    /// The server
+    /// Server's name
     name: String,
-    /// One of its tools [default: all]
+    /// Tool to accept [default: all]
     tool: Option<String>,
-    /// Only show what would be accepted
+    /// Show what would be accepted, and accept nothing
     #[arg(long)]
     print: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
 pub(super) fn run(environment: &Environment, output: &Output, args: &AcceptArgs) -> Result<Exit> {
     let config = load(environment)?;
-    known(&config, &args.name)?;
+    check_known(&config, &args.name)?;
     let servers = open(environment, &config)?;
     let listed = runtime()?.block_on(async {
         let listed = servers.list(&args.name).await;
         servers.stop().await;
         listed
     });
-    let statuses = listed.map_err(told)?;
+    let statuses = listed.map_err(unreachable)?;
     accept(output, &servers, args, &statuses)
 }
 
-/// Shows, asks and accepts, for a server that was just listed.
+/// Shows the changes, asks for confirmation and accepts them. The server was just listed.
 fn accept(output: &Output, servers: &Servers, args: &AcceptArgs, statuses: &[ToolStatus]) -> Result<Exit> {
-    let meant: Vec<&ToolStatus> =
+    let selected: Vec<&ToolStatus> =
         statuses.iter().filter(|status| args.tool.as_ref().is_none_or(|tool| *tool == status.name)).collect();
-    if let (true, Some(tool)) = (meant.is_empty(), &args.tool) {
-        return Err(UsageError(format!("{} offers no tool \"{tool}\"", args.name)).into());
+    if let (true, Some(tool)) = (selected.is_empty(), &args.tool) {
+        return Err(UsageError(format!("{} does not offer a tool \"{tool}\"", args.name)).into());
     }
-    let open: Vec<&ToolStatus> = meant
+    let open: Vec<&ToolStatus> = selected
         .iter()
         .copied()
         .filter(|status| matches!(status.state, State::New | State::Changed | State::Gone))
         .collect();
-    for status in &meant {
+    for status in &selected {
         if let State::Unusable(reason) = &status.state {
-            output.warning(&format!("{}__{} stays held: {reason}", args.name, shown_name(&status.name)));
+            output.warning(&format!("{}__{} stays blocked: {reason}", args.name, shown_name(&status.name)));
         }
     }
     if open.is_empty() {
         if output.json {
             output.value(&json!({"name": args.name, "accepted": []}));
         } else {
-            output.done("there is nothing to accept");
+            output.done("Nothing to accept.");
         }
         return Ok(Exit::Success);
     }
@@ -76,15 +76,15 @@ fn accept(output: &Output, servers: &Servers, args: &AcceptArgs, statuses: &[Too
         return Ok(Exit::Success);
     }
     if !args.yes && !agreed(&args.name, open.len())? {
-        output.done("nothing was accepted");
+        output.done("Nothing was accepted.");
         return Ok(Exit::Failure);
     }
     let now = jiff::Timestamp::now().as_millisecond();
-    let accepted = servers.accept(&args.name, args.tool.as_deref(), now).map_err(told)?;
+    let accepted = servers.accept(&args.name, args.tool.as_deref(), now).map_err(unreachable)?;
     if output.json {
         output.value(&json!({"name": args.name, "accepted": accepted}));
     } else {
-        output.done(&format!("accepted: {}", accepted.join(", ")));
+        output.done(&format!("Accepted {}.", accepted.join(", ")));
     }
     Ok(Exit::Success)
 }
@@ -100,7 +100,7 @@ fn show(output: &Output, server: &str, open: &[&ToolStatus]) {
     for status in open {
         let heading = match status.state {
             State::New => "is new",
-            State::Gone => "is not offered any more",
+            State::Gone => "is no longer offered",
             _ => "has changed",
         };
         output.line(&output.bold(&format!("{server}__{} {heading}", shown_name(&status.name))));
@@ -115,8 +115,9 @@ fn changes(status: &ToolStatus) -> String {
 
 fn agreed(server: &str, count: usize) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
-        let message =
-            format!("nobody can be asked whether {count} tools of {server} are accepted; say --yes");
+        let message = format!(
+            "cannot ask whether to accept {count} tools of {server}: standard input is not a terminal; use --yes"
+        );
         return Err(UsageError(message).into());
     }
     crate::output::question(&format!("Accept {count} tools of {server} as they are? [y/N] "));

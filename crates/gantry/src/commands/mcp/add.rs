@@ -1,4 +1,4 @@
-//! `gantry mcp add`: tries a server, shows its tools, writes it down and accepts the tools as they are.
+//! `gantry mcp add` tests a server, shows its tools, adds it to the configuration and accepts the tools.
 
 use std::time::Duration;
 
@@ -9,67 +9,67 @@ use gantry_store::ServerRecords;
 use gantry_tool::nearest;
 use serde_json::{Map, Value, json};
 
-use super::servers::{known, load, nodes, notes, open, show_all, told};
+use super::servers::{check_known, load, nodes, notes, open, show_all, unreachable};
 use crate::client::runtime;
 use crate::config::McpServerConfig;
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 
-/// How long a server may be silent before whoever waits is told so.
-const SAY_AFTER: Duration = Duration::from_secs(5);
+/// The command reports that it is waiting after this time.
+const NOTICE_AFTER: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gantry mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes\n  \
     gantry mcp add github --env GITHUB_TOKEN=secret:GITHUB -- github-mcp-server stdio\n  \
     gantry mcp add docs --url https://mcp.example.com/mcp --header 'Authorization: Bearer secret:DOCS'\n  \
-    gantry mcp add notes --url https://mcp.example.com/mcp      then `gantry mcp login notes`, if it asks for it\n\n\
-    The tools are called NAME__TOOL, through the gate like any other: gantry call files__read_file '{…}'.\n\
-    They are accepted as they are now; one that changes later is held until `gantry mcp accept`.")]
+    gantry mcp add notes --url https://mcp.example.com/mcp      then `gantry mcp login notes` if it needs a login\n\n\
+    The tools are named NAME__TOOL: gantry call files__read_file '{…}'. Policy and audit log cover them like other tools.\n\
+    Their current definitions are accepted. A tool that changes later is blocked until `gantry mcp accept`.")]
 pub(crate) struct AddArgs {
-    /// What its tools' names begin with
+    /// Server's name, and the prefix of its tools' names
     name: String,
-    /// The server's address, if it is no program
+    /// URL of the server, instead of a program
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     url: Option<String>,
-    /// A variable for the program: NAME from the environment, or NAME=secret:SECRET; may be repeated
+    /// Variable for the program: NAME from the environment, or NAME=secret:SECRET; may be repeated
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// A header for each request, with secret:NAME where a secret belongs; may be repeated
+    /// Header for each request, with secret:NAME for a secret; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// Only these of its tools
+    /// Use only these of its tools
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Option<Vec<String>>,
-    /// Where the program starts [default: the home directory]
+    /// Working directory of the program [default: the home directory]
     #[arg(long, value_name = "DIR")]
     cwd: Option<std::path::PathBuf>,
-    /// How long one call may take, in seconds [default: 300]
+    /// Timeout of one call, in seconds [default: 300]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
-    /// Believe what it says of its tools, such as that they only read
+    /// Trust the server's annotations, such as that a tool is read-only
     #[arg(long)]
     trust_annotations: bool,
-    /// Do not confine the program: let it reach Gantry's own files, and list and fill the directories above them, such as ~
+    /// Do not confine the program: it can read Gantry's own files, and list and change the directories above them
     #[arg(long)]
     unconfined: bool,
-    /// Write it down without trying it; its tools are not accepted then
+    /// Add the server without testing it and without accepting its tools
     #[arg(long)]
     untested: bool,
-    /// Take the place of a server with the same name
+    /// Replace a server with the same name
     #[arg(long)]
     replace: bool,
-    /// The program and its arguments, after --
+    /// Program and its arguments, after --
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
 pub(super) fn run(environment: Environment, output: &Output, args: AddArgs) -> Result<Exit> {
     let mut config = load(&environment)?;
-    if !args.replace && known(&config, &args.name).is_ok() {
-        let message = format!("there is an MCP server \"{}\" already; --replace takes its place", args.name);
-        return Err(UsageError(message).into());
+    if !args.replace && check_known(&config, &args.name).is_ok() {
+        let message = format!("an MCP server \"{}\" already exists", args.name);
+        return Err(UsageError(message).with_hint("replace it with --replace").into());
     }
     let server = configured(&environment, &args)?;
     let wrong: Vec<String> = server.violations(&args.name).iter().map(ToString::to_string).collect();
@@ -78,22 +78,22 @@ pub(super) fn run(environment: Environment, output: &Output, args: AddArgs) -> R
     }
     if nodes(&environment)?.contains(&args.name) {
         let message =
-            format!("\"{}\" is the name of a node, and nodes and MCP servers share their names", args.name);
-        return Err(UsageError(format!("{message}; choose another")).into());
+            format!("\"{}\" is the name of a node, and a server cannot have the same name", args.name);
+        return Err(UsageError(format!("{message}; choose another name")).into());
     }
     let section = serde_json::to_value(&server)?;
     config.mcp_servers.insert(args.name.clone(), server);
     let fields = section.as_object().cloned().unwrap_or_default();
     if args.untested {
-        return written(&environment, output, &args.name, &fields);
+        return add_untested(&environment, output, &args.name, &fields);
     }
     let records = ServerRecords::new(&environment.data);
     let before = args.replace.then(|| records.read(&args.name).ok()).flatten();
     if args.replace {
-        // Another program under the same name has nothing that was accepted.
+        // Tools that were accepted of the old program must not be accepted of the new one.
         records.remove(&args.name)?;
     }
-    // Where nothing is added, what was there stays as it was accepted.
+    // If nothing is added, the old record is restored.
     let undo = || match &before {
         Some(before) => records.change(&args.name, |record| *record = before.clone()),
         None => records.remove(&args.name).map(drop),
@@ -103,8 +103,8 @@ pub(super) fn run(environment: Environment, output: &Output, args: AddArgs) -> R
         let mut listing = std::pin::pin!(servers.list(&args.name));
         let listed = tokio::select! {
             listed = &mut listing => listed,
-            () = tokio::time::sleep(SAY_AFTER) => {
-                let waiting = format!("{} has not answered yet; it has a minute at most", args.name);
+            () = tokio::time::sleep(NOTICE_AFTER) => {
+                let waiting = format!("waiting for {}; the timeout is one minute", args.name);
                 output.running_notes().warning(&waiting);
                 listing.await
             }
@@ -121,19 +121,19 @@ pub(super) fn run(environment: Environment, output: &Output, args: AddArgs) -> R
         }
         Err(err @ ServerError::Login { .. }) => {
             write(&environment, &args.name, &fields)?;
-            output.warning(&format!("{err}; run `gantry mcp login {}`", args.name));
+            output.warning(&format!("{err}\nhint: run `gantry mcp login {}`", args.name));
             return Ok(Exit::Denied);
         }
         Err(err) => {
             undo()?;
-            let exit = Exit::report(output, &told(err));
-            output.warning("nothing was added; --untested adds it all the same");
+            let exit = Exit::report(output, &unreachable(err));
+            output.warning("nothing was added; use --untested to add the server anyway");
             return Ok(exit);
         }
     }
     write(&environment, &args.name, &fields)?;
-    servers.accept(&args.name, None, jiff::Timestamp::now().as_millisecond()).map_err(told)?;
-    let statuses = servers.statuses(&args.name).map_err(told)?;
+    servers.accept(&args.name, None, jiff::Timestamp::now().as_millisecond()).map_err(unreachable)?;
+    let statuses = servers.statuses(&args.name).map_err(unreachable)?;
     if output.json {
         let held: Vec<Value> = statuses
             .iter()
@@ -157,9 +157,9 @@ pub(super) fn run(environment: Environment, output: &Output, args: AddArgs) -> R
         return Ok(Exit::Success);
     }
     show_all(output, statuses.iter());
-    output.done(&format!("{} is added; its tools are {}__…", args.name, args.name));
+    output.done(&format!("Added {}; its tools are named {}__…", args.name, args.name));
     if let Some(confinement) = servers.confinement(&args.name) {
-        output.done(&format!("{confinement}; --replace --unconfined lifts that"));
+        output.done(&format!("{confinement}; use --replace --unconfined to allow it"));
     }
     Ok(Exit::Success)
 }
@@ -168,9 +168,9 @@ fn configured(environment: &Environment, args: &AddArgs) -> Result<McpServerConf
     let mut command = args.command.iter().cloned();
     let mut headers = std::collections::BTreeMap::new();
     for header in &args.headers {
-        let (name, value) = header
-            .split_once(':')
-            .ok_or_else(|| UsageError(format!("--header wants 'NAME: VALUE', not {header:?}")))?;
+        let (name, value) = header.split_once(':').ok_or_else(|| {
+            UsageError(format!("--header must have the form 'NAME: VALUE', not {header:?}"))
+        })?;
         headers.insert(name.trim().to_owned(), value.trim().to_owned());
     }
     Ok(McpServerConfig {
@@ -188,29 +188,29 @@ fn configured(environment: &Environment, args: &AddArgs) -> Result<McpServerConf
     })
 }
 
-/// Whether the server offers everything that was chosen of it.
+/// Checks that the server offers every tool named with `--only`.
 fn offers_all(args: &AddArgs, statuses: &[ToolStatus]) -> Result<(), UsageError> {
     let offered: Vec<&str> = statuses.iter().map(|status| status.name.as_str()).collect();
     let missing = args.only.iter().flatten().find(|tool| !offered.contains(&tool.as_str()));
     let Some(missing) = missing else { return Ok(()) };
     let hint = match nearest(missing, offered).first() {
         Some(near) => format!("did you mean \"{}\"?", shown_name(near)),
-        None => "without --only all are added".to_owned(),
+        None => "leave out --only to add all tools".to_owned(),
     };
-    Err(UsageError(format!("{} offers no tool \"{missing}\"; {hint}; nothing was added", args.name)))
+    Err(UsageError(format!("nothing was added: {} does not offer a tool \"{missing}\"; {hint}", args.name)))
 }
 
 fn write(environment: &Environment, name: &str, fields: &Map<String, Value>) -> Result<()> {
     Ok(environment.layers.write_section(&format!("mcpServers.{name}"), fields)?)
 }
 
-fn written(
+fn add_untested(
     environment: &Environment,
     output: &Output,
     name: &str,
     fields: &Map<String, Value>,
 ) -> Result<Exit> {
     write(environment, name, fields)?;
-    output.done(&format!("{name} is added; `gantry mcp accept {name}` shows its tools and accepts them"));
+    output.done(&format!("Added {name}. Review and accept its tools with `gantry mcp accept {name}`."));
     Ok(Exit::Success)
 }

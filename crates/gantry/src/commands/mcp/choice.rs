@@ -1,4 +1,4 @@
-//! Whether what somebody chose to be served is there: told when it is chosen, not when a client finds nothing.
+//! Checks that the chosen tools exist, when they are chosen and not when a client finds none.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::exit::{Refused, UsageError};
 use crate::local::{Lifetime, Local};
 use crate::output::Output;
 
-/// Before a client is told to start us so: the toolsets, the agent, the tools and the gateway are there. A gateway that
-/// cannot be asked now is only a warning.
+/// Checks toolsets, agent, tools and gateway before they are written into a client's configuration. An unreachable gateway
+/// is only a warning.
 pub(super) fn check(environment: &Environment, output: &Output, serve: &ServeArgs) -> Result<()> {
     let selection = selection(serve)?;
     if let Some(gateway) = &environment.gateway {
@@ -25,7 +25,7 @@ pub(super) fn check(environment: &Environment, output: &Output, serve: &ServeArg
     }
     let address = match Target::find(environment, output, serve.local) {
         Ok(Target::Gateway(address)) => address,
-        // What is usual is there, and nothing need be opened to know it.
+        // The default selection always exists.
         Ok(Target::InProcess) if selection.is_default() && serve.agent.is_none() => return Ok(()),
         Ok(Target::InProcess) => {
             let runtime = runtime()?;
@@ -34,7 +34,7 @@ pub(super) fn check(environment: &Environment, output: &Output, serve: &ServeArg
             InProcess::new(local.clone(), serve.agent.clone(), None, selection.clone())?;
             return here(output, &selection, local.gate.registry());
         }
-        // Whoever is to use it has the token; it need not be here.
+        // The client will have the gateway's token; this shell does not need it.
         Err(_) if environment.gateway.is_some() => return Ok(()),
         Err(err) => return Err(err),
     };
@@ -46,7 +46,7 @@ pub(super) fn check(environment: &Environment, output: &Output, serve: &ServeArg
         Ok(missing) => missing.iter().for_each(|missing| output.warning(missing)),
         Err(err) => match err.downcast_ref::<Refused>() {
             Some(Refused(refusal)) if refusal.code == RefusalCode::Unavailable => {
-                output.warning(&format!("what was chosen cannot be checked: {refusal}"));
+                output.warning(&format!("cannot check the chosen tools: {refusal}"));
             }
             _ => return Err(err),
         },
@@ -54,7 +54,7 @@ pub(super) fn check(environment: &Environment, output: &Output, serve: &ServeArg
     Ok(())
 }
 
-/// In this process everything there is is known: where nothing of the choice is there, it is a mistake.
+/// Checks the selection against the tools of this process. If nothing matches, it is an error.
 pub(super) fn here(output: &Output, selection: &Selection, registry: &Registry) -> Result<()> {
     let missing = selection.unmatched(registry);
     if !missing.is_empty() && missing.len() == selection.chosen() {
@@ -64,12 +64,12 @@ pub(super) fn here(output: &Output, selection: &Selection, registry: &Registry) 
     Ok(())
 }
 
-/// It is never written down for a client: files of clients are read by many.
-pub(super) fn tell_of_token(environment: &Environment, output: &Output) {
+/// Explains how to set the gateway's token. It is never written into a client's configuration, which others may read.
+pub(super) fn explain_token(environment: &Environment, output: &Output) {
     if let Some(gateway) = &environment.gateway {
         output.done(&format!(
-            "the client needs a token for {gateway}: set GANTRY_TOKEN, or GANTRY_TOKEN_FILE, in the environment it is \
-             started with; `gantry tokens add` there makes one"
+            "The client needs a token for {gateway}. Create one on the gateway with `gantry tokens add`, and set \
+             GANTRY_TOKEN or GANTRY_TOKEN_FILE in the client's environment."
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! Where MCP clients keep their configuration, and how a server is entered in it. Text in, text out.
+//! Knows where MCP clients keep their configuration and adds a server to it. Pure functions from text to text.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::goose;
 use crate::environment::Environment;
 
-/// The name under which clients know us.
+/// The name of our entry in clients' configurations.
 pub(super) const NAME: &str = "gantry";
 
-/// Fields that entries of servers at addresses have, and programs have not.
+/// Fields that only entries of servers with a URL have.
 const AT_ADDRESSES: [&str; 10] = [
     "url",
     "serverUrl",
@@ -26,7 +26,7 @@ const AT_ADDRESSES: [&str; 10] = [
     "env_http_headers",
 ];
 
-/// Of the order of bytes.
+/// The byte order mark.
 const MARK: char = '\u{feff}';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,7 +45,7 @@ pub(crate) enum McpClient {
     Opencode,
 }
 
-/// What a client is told to start.
+/// The program and arguments that a client starts.
 pub(super) struct Entry {
     pub(super) program: String,
     pub(super) args: Vec<String>,
@@ -53,20 +53,18 @@ pub(super) struct Entry {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EditError {
-    #[error("it is not valid {format}: {reason}")]
+    #[error("the file is not valid {format}: {reason}")]
     Syntax { format: &'static str, reason: String },
-    #[error("\"{key}\" in it is not a table of servers")]
+    #[error("\"{key}\" in the file must be a table of servers")]
     NoTable { key: &'static str },
-    #[error(
-        "to write it anew would change more than the entry: it has numbers of an unusual form, or names twice"
-    )]
+    #[error("rewriting the file would change more than the entry: it has unusual numbers or duplicate keys")]
     Harm,
-    #[error("it is YAML of another form than can be changed without harm: {0}")]
+    #[error("this form of YAML cannot be edited safely: {0}")]
     Form(&'static str),
 }
 
 impl McpClient {
-    /// The client's own file of this user.
+    /// Returns the client's configuration file of this user.
     pub(super) fn file(self, environment: &Environment) -> Option<PathBuf> {
         let directory =
             |name: &str| environment.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -90,18 +88,18 @@ impl McpClient {
         })
     }
 
-    /// The entry by itself, for files that are left to their owner.
+    /// Returns the entry alone, for files that the user must edit.
     pub(super) fn snippet(self, entry: &Entry) -> String {
         self.edited("", entry).unwrap_or_default()
     }
 
-    /// The file with the entry, everything else as it was. The same again changes nothing.
+    /// Returns the file with the entry and everything else unchanged. A second edit changes nothing.
     pub(super) fn edited(self, text: &str, entry: &Entry) -> Result<String, EditError> {
-        // Some editors leave a mark before the text; readers of JSON do not take it for any.
+        // Some editors write a byte order mark, which JSON parsers reject.
         if let Some(text) = text.strip_prefix(MARK) {
             return Ok(format!("{MARK}{}", self.edited(text, entry)?));
         }
-        // Of a mixture the greater part decides: what reads TOML keeps no other ends of lines than one.
+        // For mixed line endings the majority decides, because the TOML editor keeps only one kind.
         if 2 * text.matches("\r\n").count() > text.matches('\n').count() {
             let edited = self.edited(&text.replace("\r\n", "\n"), entry)?;
             return Ok(edited.replace('\n', "\r\n"));
@@ -123,7 +121,7 @@ impl McpClient {
     }
 }
 
-/// Other fields of an entry that is there already stay, such as an environment; one of another kind makes room as a whole.
+/// Keeps other fields of an existing entry, such as its environment. An entry of another type is replaced.
 fn in_json(text: &str, key: &'static str, entry: Value) -> Result<String, EditError> {
     let mut root: Map<String, Value> = if text.trim().is_empty() {
         Map::new()
@@ -153,7 +151,7 @@ fn in_json(text: &str, key: &'static str, entry: Value) -> Result<String, EditEr
         .map_err(|err| EditError::Syntax { format: "JSON", reason: err.to_string() })
 }
 
-/// How far in the first field of a file stands.
+/// Returns the indentation of the first field.
 fn indentation(text: &str) -> &str {
     let first = text.lines().skip(1).find(|line| !line.trim().is_empty());
     let indent = first.map_or("", |line| &line[..line.len() - line.trim_start().len()]);
@@ -164,11 +162,12 @@ fn indented(value: &Value, indent: &str) -> serde_json::Result<String> {
     let mut written = Vec::new();
     let form = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut written, form))?;
-    // JSON is UTF-8, and so is an indentation out of a text.
+    // Both the JSON and the indentation are UTF-8.
     Ok(String::from_utf8(written).unwrap_or_default())
 }
 
-/// JSON without spaces and what is in quotes: what is left tells numbers by how they are written, and how many names there are.
+/// Removes whitespace and the content of strings from JSON. The rest shows how numbers are written and how many keys
+/// there are.
 fn without_words(text: &str) -> String {
     let (mut left, mut quoted, mut escaped) = (String::new(), false, false);
     for c in text.chars() {
@@ -226,7 +225,7 @@ mod tests {
         Entry { program: "/opt/gantry".into(), args: vec!["mcp".into(), "--read-only".into()] }
     }
 
-    /// Entering it twice is entering it once.
+    /// Edits a file and checks that a second edit changes nothing.
     fn check(client: McpClient, text: &str) -> String {
         let edited = client.edited(text, &entry()).unwrap();
         assert_eq!(client.edited(&edited, &entry()).unwrap(), edited, "{client:?}");
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_what_else_is_there() {
+    fn json_keeps_other_entries() {
         let text = r#"{"theme": "dark", "mcpServers": {"other": {"command": "x"}, "gantry": {"command": "old", "env": {"A": "b"}}}}"#;
         let edited: Value = serde_json::from_str(&check(McpClient::Claude, text)).unwrap();
         let expected = json!({
@@ -267,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_before_the_text_stays_where_it_is() {
+    fn byte_order_mark_is_kept() {
         let edited = check(McpClient::Claude, "\u{feff}{\"theme\": \"dark\"}");
         assert!(edited.starts_with("\u{feff}{") && edited.contains("/opt/gantry") && edited.contains("dark"));
     }
 
     #[test]
-    fn line_endings_and_indentation_stay_as_they_are() {
+    fn line_endings_and_indentation_are_kept() {
         let texts = [
             (McpClient::Claude, "{\n\t\"theme\": \"dark\"\n}"),
             (McpClient::Vscode, "{\n    \"servers\": {}\n}\n"),
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_another_kind_makes_room_as_a_whole() {
+    fn entry_of_another_type_is_replaced() {
         let text = r#"{"mcpServers": {"gantry": {"type": "http", "url": "http://x", "headers": {"A": "b"}, "env": {}}}}"#;
         for client in [McpClient::Claude, McpClient::Cursor] {
             let edited: Value = serde_json::from_str(&check(client, text)).unwrap();
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writing_anew_would_change_is_left_alone() {
+    fn json_that_cannot_be_rewritten_exactly_is_rejected() {
         for text in [
             r#"{"id": 12345678901234567890123}"#,
             r#"{"share": 0.10000000000000000001}"#,
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_left_alone() {
+    fn invalid_files_are_rejected() {
         assert!(McpClient::Claude.edited("{ // comment\n}", &entry()).is_err());
         assert!(McpClient::Claude.edited("{\"mcpServers\": []}", &entry()).is_err());
         assert!(McpClient::Codex.edited("mcp_servers = 1", &entry()).is_err());

@@ -1,16 +1,16 @@
-//! Goose's configuration is YAML with the user's own comments: it is changed line by line, and only where reading it before
-//! and after shows that nothing else has changed.
+//! Edits Goose's configuration, which is YAML with the user's comments. It is edited line by line, and the result is parsed
+//! to check that nothing else has changed.
 
 use serde_json::{Map, Value, json};
 
 use super::clients::{EditError, Entry, NAME};
 
 const KEY: &str = "extensions";
-/// How far in entries stand, and their fields.
+/// Indentation of entries, and of their fields.
 const INDENT: &str = "  ";
 const FIELD: &str = "    ";
 
-/// The file with the entry beneath `extensions:`. Other fields of an entry that is there already stay, such as `envs`.
+/// Returns the file with our entry below `extensions:`. Other fields of an existing entry, such as `envs`, stay.
 pub(super) fn edited(text: &str, entry: &Entry) -> Result<String, EditError> {
     let before = read(text)?;
     let wanted = wanted(before.clone(), entry)?;
@@ -21,7 +21,7 @@ pub(super) fn edited(text: &str, entry: &Entry) -> Result<String, EditError> {
     let edited = rewritten(text, entry, old.and_then(|old| old.get("timeout")))?;
     match read(&edited) {
         Ok(after) if after == wanted => Ok(edited),
-        _ => Err(EditError::Form("the entry would not be read as it is meant")),
+        _ => Err(EditError::Form("the edited file would not parse as intended")),
     }
 }
 
@@ -34,11 +34,11 @@ fn read(text: &str) -> Result<Value, EditError> {
     match root {
         Value::Null => Ok(json!({})),
         Value::Object(_) => Ok(root),
-        _ => Err(syntax("it is not a table".to_owned())),
+        _ => Err(syntax("the top level must be a mapping".to_owned())),
     }
 }
 
-/// What the file must say afterwards.
+/// Returns the content that the edited file must have.
 fn wanted(mut root: Value, entry: &Entry) -> Result<Value, EditError> {
     let no_table = || EditError::NoTable { key: KEY };
     let all = root.as_object_mut().ok_or_else(no_table)?.entry(KEY).or_insert(Value::Null);
@@ -50,7 +50,7 @@ fn wanted(mut root: Value, entry: &Entry) -> Result<Value, EditError> {
         *ours = Value::Object(Map::new());
     }
     if ours.get("uri").is_some() || ours.get("type").is_some_and(|kind| kind != "stdio") {
-        return Err(EditError::Form("its entry \"gantry\" is of another kind"));
+        return Err(EditError::Form("the entry \"gantry\" has another type"));
     }
     let timeout = ours.get("timeout").cloned().unwrap_or_else(|| json!(300));
     let fields = json!({
@@ -62,7 +62,7 @@ fn wanted(mut root: Value, entry: &Entry) -> Result<Value, EditError> {
     Ok(root)
 }
 
-/// The lines with ours in their place. Whether they say what is wanted is seen by reading them.
+/// Inserts our lines. The caller checks the result by parsing it.
 fn rewritten(text: &str, entry: &Entry, timeout: Option<&Value>) -> Result<String, EditError> {
     let timeout = timeout.map_or_else(|| "300".to_owned(), Value::to_string);
     let block = format!(
@@ -79,7 +79,7 @@ fn rewritten(text: &str, entry: &Entry, timeout: Option<&Value>) -> Result<Strin
     };
     let value = value_of(lines[top], KEY).unwrap_or_default();
     if !(value.is_empty() || value == "{}" || value.starts_with('#')) {
-        return Err(EditError::Form("its extensions stand on one line"));
+        return Err(EditError::Form("\"extensions\" is written on one line"));
     }
     let heading = if value == "{}" { format!("{KEY}:\n") } else { lines[top].to_owned() };
     let is_within = |line: &&&str| line.starts_with(' ') || line.trim().is_empty() || line.starts_with('#');
@@ -102,7 +102,7 @@ fn rewritten(text: &str, entry: &Entry, timeout: Option<&Value>) -> Result<Strin
         .concat())
 }
 
-/// The lines of an entry that are not of a field which is written anew.
+/// Returns the lines of an entry that belong to fields which are not rewritten.
 fn other_fields(lines: &[&str]) -> String {
     const OWN: [&str; 6] = ["enabled", "type", "name", "cmd", "args", "timeout"];
     let mut skipping = false;
@@ -117,7 +117,7 @@ fn other_fields(lines: &[&str]) -> String {
     lines.iter().filter(is_kept).copied().collect()
 }
 
-/// What stands behind a key at the beginning of a line, which may be quoted.
+/// Returns the value after a key at the start of a line. The key may be quoted.
 fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let plain = [key.to_owned(), format!("\"{key}\""), format!("'{key}'")];
     let rest = plain.iter().find_map(|key| line.strip_prefix(key.as_str()))?;
@@ -138,7 +138,7 @@ mod tests {
         Entry { program: "/opt/gantry".into(), args: vec!["mcp".into(), "--read-only".into()] }
     }
 
-    /// Entering it twice is entering it once.
+    /// Edits a file and checks that a second edit changes nothing.
     fn check(text: &str) -> String {
         let once = edited(text, &entry()).unwrap();
         assert_eq!(edited(&once, &entry()).unwrap(), once);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_other_blocks_stay() {
+    fn comments_and_other_blocks_are_kept() {
         assert_eq!(check(""), format!("extensions:\n{BLOCK}"));
         assert_eq!(check("extensions: {}\na: 1"), format!("extensions:\n{BLOCK}a: 1\n"));
         assert_eq!(check("extensions:"), format!("extensions:\n{BLOCK}"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_keys_are_keys() {
+    fn quoted_keys_are_recognized() {
         for key in ["\"extensions\":", "'extensions':", "extensions :"] {
             let text = format!("{key}\n  other:\n    enabled: false\n");
             let once = check(&text);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn other_fields_of_our_entry_stay() {
+    fn other_fields_of_our_entry_are_kept() {
         let old = "extensions:\n  gantry:\n    cmd: old\n    args:\n      - a\n    - b\n    envs:\n      A: b # mine\n    timeout: 60\n    \
             env_keys: [X]\n  other:\n    type: builtin\n";
         let old = old.replace("    - b\n", "");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_harmed_is_left_alone() {
+    fn unsupported_yaml_is_rejected() {
         for text in [
             "extensions: [a]\n",
             "extensions: {other: {enabled: true}}\n",

@@ -1,10 +1,10 @@
-//! The gate of this very process, for one MCP client.
+//! Serves one MCP client from the gate of this process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use gantry_mcp::{Asked, Backend, Purpose, RESULT_READ, Selection, Shown, Who};
+use gantry_mcp::{Backend, CallRequest, OfferedTools, Purpose, RESULT_READ, Selection, Who};
 use gantry_tool::{Call, Outcome, Principal, Refusal, RefusalCode, Surface, ToolScope};
 use tokio::sync::watch;
 
@@ -23,7 +23,7 @@ struct Inner {
 }
 
 impl InProcess {
-    /// Whoever is named must exist: it is told now, not with the first call.
+    /// Fails if the agent does not exist, so that the error is not delayed until the first call.
     pub(super) fn new(
         local: Arc<Local>,
         agent: Option<String>,
@@ -50,26 +50,26 @@ impl InProcess {
             Purpose::Tool => &inner.tools,
             Purpose::Resource => &inner.resources,
         };
-        // Results are shortened here, also those of an agent whose list does not name what reads on.
+        // Results may be shortened, so `result_read` is offered even if the agent's list does not name it.
         call.scope = chosen.clone().within(call.scope.including(RESULT_READ));
         Ok(call)
     }
 }
 
 impl Backend for InProcess {
-    async fn shown(&self, who: &Who) -> Result<Shown, Refusal> {
+    async fn offered_tools(&self, who: &Who) -> Result<OfferedTools, Refusal> {
         let call = self.call(who, Purpose::Tool)?;
         let tools = self.0.local.gate.registry().view(&call.scope);
-        Ok(Shown { tools, names: self.0.selection.names() })
+        Ok(OfferedTools { tools, names: self.0.selection.names() })
     }
 
-    async fn call(&self, who: &Who, asked: Asked) -> Outcome {
-        let mut call = match InProcess::call(self, who, asked.purpose) {
+    async fn call(&self, who: &Who, request: CallRequest) -> Outcome {
+        let mut call = match InProcess::call(self, who, request.purpose) {
             Ok(call) => call,
-            Err(refusal) => return Outcome::from_wire(&asked.tool, Err(refusal.to_wire())),
+            Err(refusal) => return Outcome::from_wire(&request.tool, Err(refusal.to_wire())),
         };
-        (call.cancel, call.progress, call.approver) = (asked.cancel, asked.progress, asked.approver);
-        Box::pin(self.0.local.gate.dispatch(call, &asked.tool, asked.input)).await
+        (call.cancel, call.progress, call.approver) = (request.cancel, request.progress, request.approver);
+        Box::pin(self.0.local.gate.dispatch(call, &request.tool, request.input)).await
     }
 
     fn settle(&self) {

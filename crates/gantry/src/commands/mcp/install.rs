@@ -1,4 +1,4 @@
-//! `gantry mcp install`: enters `gantry mcp` in a client's configuration. Shows what changes, asks, and keeps the old file.
+//! `gantry mcp install` adds `gantry mcp` to a client's configuration. It shows the change, asks, and backs up the file.
 
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
@@ -15,22 +15,22 @@ use crate::environment::{Environment, own_program};
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 
-/// A configuration beyond this is none.
+/// Configuration files beyond this size are rejected.
 const MAX_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry mcp install claude                    ask, then write ~/.claude.json; the old file stays beside it\n  \
-    gantry mcp install codex --print             only show what would change\n  \
-    gantry mcp --read-only install cursor        the client gets these flags too")]
+    gantry mcp install claude                    ask, then write ~/.claude.json and back up the old file\n  \
+    gantry mcp install codex --print             show the change only\n  \
+    gantry mcp --read-only install cursor        pass flags to `gantry mcp`")]
 pub(crate) struct InstallArgs {
-    /// Whose configuration is changed
+    /// Client to configure
     #[arg(value_enum)]
     pub(crate) client: McpClient,
-    /// Only show what would change
+    /// Show the change without writing it
     #[arg(long)]
     pub(crate) print: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -42,7 +42,7 @@ pub(super) fn run(
     serve: &ServeArgs,
 ) -> Result<Exit> {
     choice::check(environment, output, serve)?;
-    let file = args.client.file(environment).context("cannot tell the home directory")?;
+    let file = args.client.file(environment).context("cannot find the home directory: HOME is not set")?;
     let scope =
         Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?.free(&environment.current_dir)?;
     let old = match scope.open(&file) {
@@ -55,10 +55,13 @@ pub(super) fn run(
     let entry = entry(environment, serve)?;
     let edited = args.client.edited(&text, &entry).map_err(|err| {
         let snippet = args.client.snippet(&entry);
-        UsageError(format!("cannot change {}: {err}\nenter this there yourself:\n{snippet}", file.display()))
+        UsageError(format!(
+            "cannot change {}: {err}\nhint: add this entry yourself:\n{snippet}",
+            file.display()
+        ))
     })?;
     if edited == text {
-        output.done(&format!("{} has it already", file.display()));
+        output.done(&format!("{} is already up to date.", file.display()));
         return Ok(Exit::Success);
     }
     output.page(difference(&file, &text, &edited).trim_end());
@@ -66,14 +69,12 @@ pub(super) fn run(
         return Ok(Exit::Success);
     }
     if !args.yes && !agreed(&file)? {
-        output.done("nothing was changed");
+        output.done("Nothing was changed.");
         return Ok(Exit::Failure);
     }
-    // Clients keep credentials in these files: the copy lies where no tool can read it.
+    // Clients keep credentials in these files, so the backup is stored where no tool can read it.
     let backup = match &old {
-        Some(old) => {
-            Some(environment.data.keep_copy(&file, old).context("cannot keep a copy of the old file")?)
-        }
+        Some(old) => Some(environment.data.keep_copy(&file, old).context("cannot back up the old file")?),
         None => None,
     };
     let written = match &backup {
@@ -81,27 +82,27 @@ pub(super) fn run(
             .replace(&file, &[edited.as_bytes()], WriteOptions::default())
             .map(drop)
             .map_err(anyhow::Error::from),
-        // Clients will keep credentials in it: a new file is its owner's alone.
+        // Clients will keep credentials in it, so a new file is readable only by its owner.
         None => {
             DataDir::write_config(&file, &edited).with_context(|| format!("cannot write {}", file.display()))
         }
     };
     if let Err(err) = written {
-        // A copy of what was not changed is of no use to anybody.
+        // The file was not changed, so the backup is removed.
         if let Some(backup) = &backup {
             let _ = scope.remove(backup);
         }
         return Err(err);
     }
     if let Some(backup) = &backup {
-        output.note(&format!("the old file is {}", backup.display()));
+        output.note(&format!("the backup of the old file is {}", backup.display()));
     }
-    output.done(&format!("{} is written; restart the client", file.display()));
-    choice::tell_of_token(environment, output);
+    output.done(&format!("Wrote {}. Restart the client to apply the change.", file.display()));
+    choice::explain_token(environment, output);
     Ok(Exit::Success)
 }
 
-/// This very program, with the flags that were given, on the data directory and the configuration that are used now.
+/// Returns the entry: this program with the given flags, data directory and configuration.
 fn entry(environment: &Environment, serve: &ServeArgs) -> Result<Entry> {
     let mut args = Vec::new();
     let text = |path: &Path| {
@@ -149,7 +150,10 @@ fn difference(file: &Path, old: &str, new: &str) -> String {
 
 fn agreed(file: &Path) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
-        let message = format!("nobody can be asked whether {} may be changed; say --yes", file.display());
+        let message = format!(
+            "cannot ask whether to change {}: standard input is not a terminal; use --yes",
+            file.display()
+        );
         return Err(UsageError(message).into());
     }
     crate::output::question(&format!("Write {}? [y/N] ", file.display()));

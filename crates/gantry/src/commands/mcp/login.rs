@@ -1,4 +1,4 @@
-//! `gantry mcp login`: logs in at a server with a browser, keeps the tokens sealed, and accepts the tools it then shows.
+//! `gantry mcp login` logs in to a server with a browser, stores the tokens encrypted, and accepts its tools.
 
 use anyhow::Result;
 use clap::Args;
@@ -7,73 +7,73 @@ use gantry_process::{Command, Cwd, env};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::servers::{known, load, open, told};
+use super::servers::{check_known, load, open, unreachable};
 use crate::client::runtime;
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::local;
 use crate::output::Output;
 
-/// What opens an address, where there is one of these.
+/// Programs that open a URL in a browser.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry mcp login notes                       open the browser, wait for it to come back\n  \
-    gantry mcp login notes --no-browser          only print the address to visit\n  \
-    gantry mcp login notes --client-id abc       where clients are registered by hand")]
+    gantry mcp login notes                       open the browser and wait for the login\n  \
+    gantry mcp login notes --no-browser          print the URL only\n  \
+    gantry mcp login notes --client-id abc       use a manually registered client")]
 pub(crate) struct LoginArgs {
-    /// The server
+    /// Server's name
     name: String,
-    /// Only print the address to visit
+    /// Print the URL without opening a browser
     #[arg(long)]
     no_browser: bool,
-    /// As whom Gantry is registered there, if it cannot register itself
+    /// OAuth client id, if the server does not support automatic registration
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
-    /// Ask for these rights, separated by spaces
+    /// Scopes to request, separated by spaces
     #[arg(long, value_name = "SCOPES")]
     scope: Option<String>,
-    /// Forget the login instead
+    /// Remove the stored login instead
     #[arg(long)]
     forget: bool,
 }
 
 pub(super) fn run(environment: &Environment, output: &Output, args: LoginArgs) -> Result<Exit> {
     let config = load(environment)?;
-    known(&config, &args.name)?;
+    check_known(&config, &args.name)?;
     let servers = open(environment, &config)?;
-    let Some(login) = servers.login(&args.name).map_err(told)? else {
+    let Some(login) = servers.login(&args.name).map_err(unreachable)? else {
         return Err(
-            UsageError(format!("{} is a program; only servers at addresses have logins", args.name)).into()
+            UsageError(format!("{} is a program; only servers with a URL have logins", args.name)).into()
         );
     };
     if args.forget {
         let had = login.forget()?;
-        output.done(if had { "the login is forgotten" } else { "there was no login" });
+        output.done(if had { "Removed the login." } else { "No login was stored." });
         return Ok(Exit::Success);
     }
     let registered =
         Registered { client_id: args.client_id.clone(), client_secret: None, scope: args.scope.clone() };
     let accepted = runtime()?.block_on(async {
-        // What it says to somebody without a good token is where a login begins.
+        // The server's answer to a request without a valid token starts the login.
         let challenge = match servers.list(&args.name).await {
             Ok(_) => match servers.wanted(&args.name) {
                 Some(challenge) => challenge,
                 None => {
-                    output.done(&format!("{} lets us in as we are", args.name));
+                    output.done(&format!("{} does not require a new login.", args.name));
                     return accept_new(&servers, &args.name);
                 }
             },
             Err(ServerError::Login { challenge, .. }) => challenge,
-            Err(err) => return Err(told(err)),
+            Err(err) => return Err(unreachable(err)),
         };
         let show = |url: &gantry_net::Url| {
-            let words = format!("Log in here: {url}");
+            let text = format!("Log in here: {url}");
             if output.json {
-                output.warning(&words)
+                output.warning(&text)
             } else {
-                output.line(&words)
+                output.line(&text)
             }
             if !args.no_browser {
                 browse(environment, url.as_str());
@@ -83,27 +83,27 @@ pub(super) fn run(environment: &Environment, output: &Output, args: LoginArgs) -
         let fresh = open(environment, &config)?;
         let listed = fresh.list(&args.name).await;
         fresh.stop().await;
-        listed.map_err(told)?;
+        listed.map_err(unreachable)?;
         accept_new(&fresh, &args.name)
     });
     let accepted = accepted?;
     if output.json {
         output.value(&json!({"name": args.name, "loggedIn": true, "accepted": accepted}));
     } else {
-        output.done(&format!("logged in at {}; {} tools are accepted", args.name, accepted.len()));
+        output.done(&format!("Logged in to {}; accepted {} tools.", args.name, accepted.len()));
     }
     Ok(Exit::Success)
 }
 
-/// The first time a server can be listed at all, its tools are accepted as with `gantry mcp add`; later ones are not.
+/// Accepts all tools if none was accepted before, as `gantry mcp add` does. Later changes need `gantry mcp accept`.
 fn accept_new(servers: &Servers, name: &str) -> Result<Vec<String>> {
-    if !servers.record(name).map_err(told)?.accepted.is_empty() {
+    if !servers.record(name).map_err(unreachable)?.accepted.is_empty() {
         return Ok(Vec::new());
     }
-    servers.accept(name, None, jiff::Timestamp::now().as_millisecond()).map_err(told)
+    servers.accept(name, None, jiff::Timestamp::now().as_millisecond()).map_err(unreachable)
 }
 
-/// Tries to open a browser aside; the address was printed in any case.
+/// Tries to open a browser in the background. The URL was printed in any case.
 fn browse(environment: &Environment, url: &str) {
     let Ok(processes) = local::processes(&environment.data) else { return };
     let commands = OPENERS.map(|opener| {

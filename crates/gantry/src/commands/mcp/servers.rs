@@ -1,4 +1,4 @@
-//! `gantry mcp list`, `show`, `test` and `remove`: the servers whose tools are used here.
+//! `gantry mcp list`, `show`, `test` and `remove` manage the MCP servers used here.
 
 use std::time::Instant;
 
@@ -19,22 +19,22 @@ use crate::output::{Output, printable};
 
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
-    /// The server
+    /// Server's name
     pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gantry mcp show files\n  \
-    gantry mcp show files read_file --json         one tool, as it was accepted and as it is offered")]
+    gantry mcp show files read_file --json         show one tool's accepted and offered definitions")]
 pub(crate) struct ShowArgs {
-    /// The server
+    /// Server's name
     name: String,
-    /// One of its tools
+    /// Tool to show [default: all]
     tool: Option<String>,
 }
 
-/// The servers of a configuration, by themselves: for commands that call no tool.
+/// Opens the configured servers with an empty registry, for commands that call no tool.
 pub(super) fn open(environment: &Environment, config: &Config) -> Result<Servers> {
     environment.data.create()?;
     live_config::open_mcp_servers(
@@ -51,7 +51,7 @@ pub(super) fn load(environment: &Environment) -> Result<Config> {
     Ok(config)
 }
 
-/// Ids of the machines that may join here, which no server can be called by.
+/// Returns the ids of the nodes, which servers cannot use as names.
 pub(super) fn nodes(environment: &Environment) -> Result<Vec<String>> {
     runtime()?.block_on(async {
         let Some(database) = Database::open_existing(&environment.data).await? else { return Ok(Vec::new()) };
@@ -61,23 +61,23 @@ pub(super) fn nodes(environment: &Environment) -> Result<Vec<String>> {
     })
 }
 
-/// A name that is configured, or what may have been meant.
-pub(super) fn known(config: &Config, name: &str) -> Result<()> {
+/// Fails if the name is not configured, with a suggestion.
+pub(super) fn check_known(config: &Config, name: &str) -> Result<()> {
     if config.mcp_servers.contains_key(name) {
         return Ok(());
     }
     let near = nearest(name, config.mcp_servers.keys().map(String::as_str));
     let hint = match near.first() {
         Some(near) => format!("did you mean \"{near}\"?"),
-        None => "`gantry mcp add` adds one".to_owned(),
+        None => "add it with `gantry mcp add`".to_owned(),
     };
-    Err(UsageError(format!("there is no MCP server \"{name}\"; {hint}")).into())
+    Err(UsageError(format!("unknown MCP server \"{name}\"; {hint}")).into())
 }
 
-/// A server that cannot be used is not reachable; the words name it.
-pub(super) fn told(err: ServerError) -> anyhow::Error {
+/// Reports a server that cannot be used, with the exit code for an unreachable server.
+pub(super) fn unreachable(err: ServerError) -> anyhow::Error {
     let refusal = Refusal::new(RefusalCode::Unavailable, err.to_string());
-    Refused(match err.hint().filter(|hint| !hint.contains("mcp test")) {
+    Refused(match err.fix() {
         Some(hint) => refusal.with_hint(hint),
         None => refusal,
     })
@@ -130,8 +130,8 @@ fn summary(row: &Value) -> String {
     };
     let parts: Vec<String> = [
         part("ready", "ready"),
-        part("changed", "held: changed"),
-        part("unusable", "held: unusable"),
+        part("changed", "blocked: changed"),
+        part("unusable", "blocked: unusable"),
         part("new", "not accepted"),
         part("gone", "gone"),
         part("notChosen", "not chosen"),
@@ -140,7 +140,7 @@ fn summary(row: &Value) -> String {
     .flatten()
     .collect();
     if parts.is_empty() {
-        "no tools are known; `gantry mcp accept` lists them".to_owned()
+        "no tools are known yet; `gantry mcp accept` lists them".to_owned()
     } else {
         parts.join(", ")
     }
@@ -150,7 +150,7 @@ fn count(statuses: &[ToolStatus], state: &str) -> usize {
     statuses.iter().filter(|status| status.state.name() == state).count()
 }
 
-/// Without what may be a secret: references stay references.
+/// Describes where a server runs, with secrets masked. References such as secret:NAME stay.
 fn place(config: &Config, spec: &ServerSpec) -> String {
     let mut place = match &spec.place {
         Place::Program(program) => {
@@ -164,15 +164,15 @@ fn place(config: &Config, spec: &ServerSpec) -> String {
 
 pub(super) fn show(environment: &Environment, output: &Output, args: &ShowArgs) -> Result<Exit> {
     let config = load(environment)?;
-    known(&config, &args.name)?;
+    check_known(&config, &args.name)?;
     let servers = open(environment, &config)?;
-    let record = servers.record(&args.name).map_err(told)?;
-    let spec = servers.spec(&args.name).map_err(told)?;
-    let mut statuses = servers.statuses(&args.name).map_err(told)?;
+    let record = servers.record(&args.name).map_err(unreachable)?;
+    let spec = servers.spec(&args.name).map_err(unreachable)?;
+    let mut statuses = servers.statuses(&args.name).map_err(unreachable)?;
     if let Some(tool) = &args.tool {
         statuses.retain(|status| status.name == *tool);
         if statuses.is_empty() {
-            return Err(UsageError(format!("{} has no tool \"{tool}\"", args.name)).into());
+            return Err(UsageError(format!("unknown tool \"{tool}\" of {}", args.name)).into());
         }
     }
     if output.json {
@@ -206,12 +206,12 @@ pub(super) fn about_line(about: &Value) -> String {
     format!("{} {}, MCP {}", text("name"), text("version"), text("protocolVersion"))
 }
 
-/// What is not checked of it.
+/// Returns which parts of a tool's schema are not checked.
 pub(super) fn notes(status: &ToolStatus) -> Vec<String> {
     status.accepted.as_ref().or(status.offered.as_ref()).map(unchecked).unwrap_or_default()
 }
 
-/// A tool on one line: how it stands, and what it says it does.
+/// Describes a tool in one line: name, status and description.
 fn described(output: &Output, status: &ToolStatus, width: usize) -> String {
     let definition = status.accepted.as_ref().or(status.offered.as_ref());
     let words = definition.and_then(|tool| tool["description"].as_str()).unwrap_or_default();
@@ -219,8 +219,8 @@ fn described(output: &Output, status: &ToolStatus, width: usize) -> String {
     let words = shortened(&words, DESCRIPTION_CHARS);
     let state = match &status.state {
         State::Ready => output.green("ready"),
-        State::Unusable(reason) => output.red(&printable(&format!("held: {reason}"))),
-        State::Changed => output.yellow("held: changed"),
+        State::Unusable(reason) => output.red(&printable(&format!("blocked: {reason}"))),
+        State::Changed => output.yellow("blocked: changed"),
         State::New => output.yellow("not accepted"),
         State::Gone => output.dim("gone"),
         State::NotChosen => output.dim("not chosen"),
@@ -230,16 +230,16 @@ fn described(output: &Output, status: &ToolStatus, width: usize) -> String {
     format!("  {}  {state}  {}{notes}", output.bold(&name), printable(&words))
 }
 
-/// The tools of a server, a line each, with their descriptions in one column.
+/// Prints the tools of a server, one per line, with the descriptions in one column.
 pub(super) fn show_all<'a>(output: &Output, statuses: impl Iterator<Item = &'a ToolStatus> + Clone) {
     let width = statuses.clone().map(|status| shown_name(&status.name).chars().count()).max().unwrap_or(0);
     statuses.for_each(|status| output.page(&described(output, status, width)));
 }
 
-/// Of what a tool says it does, in a list.
+/// Characters of a tool's description in a list.
 const DESCRIPTION_CHARS: usize = 100;
 
-/// At most so many characters, cut between two words.
+/// Shortens a text to this many characters, cut between two words.
 fn shortened(text: &str, chars: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(chars) else { return text.to_owned() };
     let cut = text[..end].rfind(' ').unwrap_or(end);
@@ -248,7 +248,7 @@ fn shortened(text: &str, chars: usize) -> String {
 
 pub(super) fn test(environment: &Environment, output: &Output, name: &str) -> Result<Exit> {
     let config = load(environment)?;
-    known(&config, name)?;
+    check_known(&config, name)?;
     let servers = open(environment, &config)?;
     let begun = Instant::now();
     let listed = runtime()?.block_on(async {
@@ -256,9 +256,9 @@ pub(super) fn test(environment: &Environment, output: &Output, name: &str) -> Re
         servers.stop().await;
         listed
     });
-    let statuses = listed.map_err(told)?;
+    let statuses = listed.map_err(unreachable)?;
     let took = begun.elapsed().as_millis();
-    let record = servers.record(name).map_err(told)?;
+    let record = servers.record(name).map_err(unreachable)?;
     if output.json {
         output.value(&json!({
             "name": name, "ok": true, "milliseconds": took, "about": record.about,
@@ -279,20 +279,17 @@ pub(super) fn test(environment: &Environment, output: &Output, name: &str) -> Re
 
 pub(super) fn remove(environment: &Environment, output: &Output, name: &str) -> Result<Exit> {
     let config = load(environment)?;
-    known(&config, name)?;
+    check_known(&config, name)?;
     let servers = open(environment, &config)?;
-    if let Some(login) = servers.login(name).map_err(told)? {
+    if let Some(login) = servers.login(name).map_err(unreachable)? {
         login.forget()?;
     }
     let removed = environment.layers.remove(&format!("mcpServers.{name}"))?;
     ServerRecords::new(&environment.data).remove(name)?;
     if !removed {
-        let message = format!(
-            "{name} is not in {}, so it cannot be taken out there",
-            environment.layers.file.display()
-        );
+        let message = format!("cannot remove {name}: it is not in {}", environment.layers.file.display());
         return Err(UsageError(message).into());
     }
-    output.done(&format!("{name} is removed"));
+    output.done(&format!("Removed {name}."));
     Ok(Exit::Success)
 }

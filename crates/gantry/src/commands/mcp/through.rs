@@ -1,12 +1,11 @@
-//! A gateway's tools, for one MCP client: every call goes over a link. A gateway that was lost is looked for again with the
-//! next request.
+//! Serves one MCP client with a gateway's tools, over a link. After a lost connection the next request reconnects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use gantry_link::{Event, Link, LinkError, Request, ServeFuture, Service};
-use gantry_mcp::{Asked, Backend, Purpose, Selection, Shown, Who};
+use gantry_mcp::{Backend, CallRequest, OfferedTools, Purpose, Selection, Who};
 use gantry_protocol::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, StreamFrame, ToolInfo, ToolList, ToolsListParams,
     event, method, raw,
@@ -32,29 +31,29 @@ struct Inner {
     selection: Selection,
     listener: Arc<Listener>,
     link: tokio::sync::Mutex<Option<Link>>,
-    /// The gateway's list as it was at that change.
-    known: tokio::sync::Mutex<Option<(u64, Told)>>,
+    /// The gateway's list of tools, with the number of the change it belongs to.
+    known: tokio::sync::Mutex<Option<(u64, ListedTools)>>,
 }
 
-/// The tools that a token and an agent may use, as the gateway told them last.
+/// `ListedTools` holds the tools that the token and the agent may use, as the gateway listed them last.
 #[derive(Clone)]
-struct Told {
+struct ListedTools {
     registry: Registry,
     /// Whether the token or the agent names its tools.
     listed: bool,
 }
 
-/// What a call under way wants to hear of.
-struct Wants {
+/// Receivers of a running call's progress and approval questions.
+struct CallHandlers {
     progress: Option<ProgressSink>,
     approver: Option<Approver>,
 }
 
-/// Hears what the gateway says on its own.
+/// Receives the gateway's events and approval questions.
 struct Listener {
     changes: watch::Sender<u64>,
     /// By the number of the request.
-    calls: Mutex<HashMap<String, Wants>>,
+    calls: Mutex<HashMap<String, CallHandlers>>,
 }
 
 impl Through {
@@ -82,8 +81,8 @@ impl Through {
             link: tokio::sync::Mutex::default(),
             known: tokio::sync::Mutex::default(),
         }));
-        // A gateway that is not there, and an agent that is not, are told now.
-        through.told().await.map_err(Refused)?;
+        // An unreachable gateway or an unknown agent fails here, not with the first call.
+        through.listed_tools().await.map_err(Refused)?;
         Ok(through)
     }
 
@@ -93,18 +92,18 @@ impl Through {
             return Ok(link.clone());
         }
         let (link, ..) = open(&self.0.address, self.0.listener.clone()).await?;
-        // What was known of the one before may not be so.
+        // The list of tools may have changed.
         self.0.listener.changes.send_modify(|changes| *changes += 1);
         *current = Some(link.clone());
         Ok(link)
     }
 
-    async fn told(&self) -> Result<Told, Refusal> {
+    async fn listed_tools(&self) -> Result<ListedTools, Refusal> {
         let link = self.link().await?;
         let mut known = self.0.known.lock().await;
         let now = *self.0.listener.changes.borrow();
-        if let Some((_, told)) = known.as_ref().filter(|(then, _)| *then == now) {
-            return Ok(told.clone());
+        if let Some((_, tools)) = known.as_ref().filter(|(then, _)| *then == now) {
+            return Ok(tools.clone());
         }
         let params = ToolsListParams {
             agent: self.0.agent.clone(),
@@ -118,7 +117,7 @@ impl Through {
             LinkError::Closed(reason) => Refusal::new(RefusalCode::Unavailable, reason.to_string()),
         })?;
         let listed: ToolList = serde_json::from_str(answer.get()).map_err(|err| {
-            Refusal::new(RefusalCode::Unavailable, format!("not a valid list of tools: {err}"))
+            Refusal::new(RefusalCode::Unavailable, format!("invalid list of tools from the gateway: {err}"))
         })?;
         let registry = Registry::default();
         for tool in listed.tools.iter().filter_map(mirrored) {
@@ -127,70 +126,70 @@ impl Through {
         for (node, online) in listed.tools.iter().flat_map(states) {
             registry.set_node_state(node, NodeState { online, tags: Vec::new() });
         }
-        let told = Told { registry, listed: listed.listed == Some(true) };
-        *known = Some((now, told.clone()));
-        Ok(told)
+        let tools = ListedTools { registry, listed: listed.listed == Some(true) };
+        *known = Some((now, tools.clone()));
+        Ok(tools)
     }
 
-    /// What was chosen and is not there now, in words.
+    /// Describes the parts of the selection that match no tool now.
     pub(super) async fn missing(&self) -> Vec<String> {
-        match self.told().await {
-            Ok(told) => self.0.selection.unmatched(&told.registry),
+        match self.listed_tools().await {
+            Ok(tools) => self.0.selection.unmatched(&tools.registry),
             Err(_) => Vec::new(),
         }
     }
 
     async fn view(&self, purpose: Purpose) -> Result<View, Refusal> {
-        let told = self.told().await?;
-        let selection = self.0.selection.clone().for_listed(told.listed);
+        let tools = self.listed_tools().await?;
+        let selection = self.0.selection.clone().for_listed(tools.listed);
         let scope = match purpose {
             Purpose::Tool => selection.scope(),
             Purpose::Resource => selection.resource_scope(),
         };
         let scope = scope.map_err(|err| Refusal::new(RefusalCode::InvalidInput, err.to_string()))?;
-        Ok(told.registry.view(&scope))
+        Ok(tools.registry.view(&scope))
     }
 
-    async fn send(&self, who: &Who, asked: Asked) -> Result<Outcome, Refusal> {
-        let view = self.view(asked.purpose).await?;
-        if view.describe(&asked.tool).is_none() {
-            return Err(view.unknown(&asked.tool));
+    async fn send(&self, who: &Who, request: CallRequest) -> Result<Outcome, Refusal> {
+        let view = self.view(request.purpose).await?;
+        if view.describe(&request.tool).is_none() {
+            return Err(view.unknown(&request.tool));
         }
         let link = self.link().await?;
         let params = CallParams {
-            tool: asked.tool.clone(),
-            input: Some(raw(&asked.input)),
+            tool: request.tool.clone(),
+            input: Some(raw(&request.input)),
             agent: self.0.agent.clone(),
             workspace: self.0.workspace.clone(),
             mcp: Some(who.client.clone()),
-            asks: asked.approver.is_some(),
+            asks: request.approver.is_some(),
         };
         let mut listening = Listening { listener: &self.0.listener, number: None };
-        let wants = Wants { progress: asked.progress, approver: asked.approver };
+        let handlers = CallHandlers { progress: request.progress, approver: request.approver };
         let answer = link
             .request_numbered(
                 method::TOOL_CALL,
                 raw(&params),
                 None,
-                &asked.cancel,
+                &request.cancel,
                 CALL_OFF_GRACE,
                 |number| {
-                    listening.listen(number, wants);
+                    listening.listen(number, handlers);
                 },
             )
             .await;
-        Ok(outcome(&asked.tool, answer))
+        Ok(outcome(&request.tool, answer))
     }
 }
 
 impl Backend for Through {
-    async fn shown(&self, _: &Who) -> Result<Shown, Refusal> {
-        Ok(Shown { tools: self.view(Purpose::Tool).await?, names: self.0.selection.names() })
+    async fn offered_tools(&self, _: &Who) -> Result<OfferedTools, Refusal> {
+        Ok(OfferedTools { tools: self.view(Purpose::Tool).await?, names: self.0.selection.names() })
     }
 
-    async fn call(&self, who: &Who, asked: Asked) -> Outcome {
-        let tool = asked.tool.clone();
-        let sent = self.send(who, asked).await;
+    async fn call(&self, who: &Who, request: CallRequest) -> Outcome {
+        let tool = request.tool.clone();
+        let sent = self.send(who, request).await;
         sent.unwrap_or_else(|refusal| Outcome::from_wire(&tool, Err(refusal.to_wire())))
     }
 
@@ -199,8 +198,8 @@ impl Backend for Through {
     }
 }
 
-/// A tool of the list, to be looked at: it is called over the link. Those that are listed a second time by their bare
-/// names are made again from the others.
+/// Makes a local description of a listed tool; calls go over the link. Tools listed by their bare names are skipped,
+/// because the registry derives them from the others.
 fn mirrored(listed: &ToolInfo) -> Option<Tool> {
     if listed.nodes.is_some() {
         return None;
@@ -228,28 +227,28 @@ fn mirrored(listed: &ToolInfo) -> Option<Tool> {
     };
     let is_offered = match &listed.offered_to {
         Some(audiences) => audiences.iter().any(|audience| audience == "clients"),
-        // An older gateway does not report it: then clients get the tools of machines.
+        // An older gateway does not report it; then clients get the node tools.
         None => tool.toolset() == Toolset::Node,
     };
     Some(if is_offered { tool.offered_to_clients() } else { tool })
 }
 
-/// Which nodes are there, as a tool that several may have tells it.
+/// Returns the nodes of a shared tool, and whether each is online.
 fn states(listed: &ToolInfo) -> Vec<(&str, bool)> {
     let online = listed.online.as_deref().unwrap_or_default();
     listed.nodes.iter().flatten().map(|node| (node.as_str(), online.contains(node))).collect()
 }
 
-/// Hears of one call for as long as it is under way.
+/// Registers the handlers of one call while it runs.
 struct Listening<'a> {
     listener: &'a Listener,
     number: Option<String>,
 }
 
 impl Listening<'_> {
-    fn listen(&mut self, number: u64, wants: Wants) {
+    fn listen(&mut self, number: u64, handlers: CallHandlers) {
         let number = number.to_string();
-        self.listener.calls().insert(number.clone(), wants);
+        self.listener.calls().insert(number.clone(), handlers);
         self.number = Some(number);
     }
 }
@@ -263,15 +262,15 @@ impl Drop for Listening<'_> {
 }
 
 impl Listener {
-    fn calls(&self) -> std::sync::MutexGuard<'_, HashMap<String, Wants>> {
+    fn calls(&self) -> std::sync::MutexGuard<'_, HashMap<String, CallHandlers>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn approve(&self, asked: ApprovalAsk) -> ApprovalAnswer {
         let ApprovalAsk { call, tool, rule, reason, input, fingerprint } = asked;
-        let approver = self.calls().get(&call).and_then(|wants| wants.approver.clone());
+        let approver = self.calls().get(&call).and_then(|handlers| handlers.approver.clone());
         let Some(approver) = approver else {
-            return ApprovalAnswer { allow: false, reason: Some("nobody can be asked".into()) };
+            return ApprovalAnswer { allow: false, reason: Some("this client cannot ask a person".into()) };
         };
         match approver.ask(Approval { tool, rule, reason, input, fingerprint }).await {
             Consent::Allowed => ApprovalAnswer { allow: true, reason: None },
@@ -290,13 +289,13 @@ impl Service for Listener {
         })
     }
 
-    fn event(&self, _link: &Link, told: Event) {
-        if told.name == event::TOOLS_CHANGED {
+    fn event(&self, _link: &Link, received: Event) {
+        if received.name == event::TOOLS_CHANGED {
             self.changes.send_modify(|changes| *changes += 1);
-        } else if told.name == event::CALL_PROGRESS
-            && let Some(CallProgress { call, done, total, message }) = told.parse()
+        } else if received.name == event::CALL_PROGRESS
+            && let Some(CallProgress { call, done, total, message }) = received.parse()
         {
-            let sink = self.calls().get(&call).and_then(|wants| wants.progress.clone());
+            let sink = self.calls().get(&call).and_then(|handlers| handlers.progress.clone());
             sink.inspect(|sink| sink.report(Progress { done, total, message }));
         }
     }

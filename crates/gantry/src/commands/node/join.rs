@@ -1,4 +1,4 @@
-//! Joins a gateway, in the foreground, until it is told to stop.
+//! Runs a node in the foreground until it is stopped.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
 use crate::logging::{self, GateEvents};
 use crate::output::Output;
 
-/// A file with certificates beyond this is a mistake.
+/// Certificate files beyond this size are rejected as a mistake.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
 pub(super) fn run(mut environment: Environment, output: &Output, args: &NodeArgs) -> Result<Exit> {
@@ -35,7 +35,7 @@ pub(super) fn run(mut environment: Environment, output: &Output, args: &NodeArgs
     let mut config = environment.layers.load()?;
     config.resolve_paths(|path| environment.resolve(path));
     config.warnings().iter().for_each(|warning| output.warning(warning));
-    // Its environment may hold its token.
+    // The environment may hold the node's token.
     gantry_process::hide_from_others();
     let joining = Joining::new(&environment, &config, args)?;
     restored_modes(&environment.data.restore()?).iter().for_each(|warning| output.warning(warning));
@@ -71,67 +71,71 @@ pub(super) fn run(mut environment: Environment, output: &Output, args: &NodeArgs
         }
         anyhow::Ok(over)
     })?;
-    // The engine of its processes ends with it.
+    // The process engine ends with the runtime.
     drop(runtime);
     let ExitReason::Unauthorized { reason, rejoin } = over else { return Ok(Exit::Success) };
     if let Rejoin::UnderId(new_id) = &rejoin {
         renamed::hand_over(environment.data.root(), &own_home, new_id, &badge);
-        if let Err(err) =
-            leave_parts(&environment, &parts_owner(own_home.id(), &gateway), &parts_owner(new_id, &gateway))
-        {
+        if let Err(err) = hand_over_parts(
+            &environment,
+            &parts_owner(own_home.id(), &gateway),
+            &parts_owner(new_id, &gateway),
+        ) {
             tracing::warn!(newId = new_id, error = %err, "partsStay");
         }
     }
     let _ = log.flush();
     let advice = advice(own_home.id(), &rejoin);
-    output.error(&format!("the gateway does not let this node in: {reason}{advice}"));
+    output.error(&format!("the gateway rejected this node: {reason}{advice}"));
     Ok(Exit::Unauthorized)
 }
 
-/// Whose the parts of files are that come: another gateway knows nothing of them.
+/// Names the owner of partial files. It includes the gateway, because another gateway cannot resume them.
 fn parts_owner(id: &str, gateway: &GatewayUrl) -> String {
     let gateway = blake3::hash(gateway.to_string().as_bytes()).to_hex();
     format!("{id}-{}", &gateway[..16])
 }
 
-/// Transfers go on under the node's new id.
-fn leave_parts(environment: &Environment, owner: &str, new_owner: &str) -> Result<(), FileError> {
+/// Hands partial files to the node's new id, so that transfers can resume.
+fn hand_over_parts(environment: &Environment, owner: &str, new_owner: &str) -> Result<(), FileError> {
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
     files.part_records(&environment.data.parts(), owner)?.hand_over_to(new_owner)
 }
 
-/// What has to be done before the node is let in, where the gateway's reason does not say it.
+/// Returns a hint how to make the gateway accept the node, where its reason does not include one.
 fn advice(id: &str, rejoin: &Rejoin) -> String {
     match rejoin {
         Rejoin::UnderId(_) => String::new(),
-        Rejoin::WithNewToken => "; start it again with the new token".to_owned(),
+        Rejoin::WithNewToken => "\nhint: restart the node with the new token".to_owned(),
         Rejoin::Unexpected => format!(
-            "; `gantry nodes renew {id}` on the gateway makes a new token (`gantry nodes add {id}` if it is not known \
-             there), and the node is then started again"
+            "\nhint: create a new token on the gateway with `gantry nodes renew {id}` (or `gantry nodes add {id}` if \
+             the node is unknown there), then restart the node with it"
         ),
     }
 }
 
-/// What was asked for, checked before anything is started.
+/// `Joining` is the node's checked configuration. It is made before anything starts.
 pub(super) struct Joining {
     pub(super) id: String,
     pub(super) options: NodeOptions,
     tools: Option<Vec<String>>,
     contain: bool,
-    /// The token as it is now, so that it is never shown.
+    /// The current token, so that it can be masked.
     secret: String,
     token_file: Option<PathBuf>,
 }
 
 impl Joining {
     pub(super) fn new(environment: &Environment, config: &Config, args: &NodeArgs) -> Result<Joining> {
-        let missing = |what: &str| UsageError(format!("give {what}; `gantry node --help` shows examples"));
+        let missing =
+            |what: &str| UsageError(format!("{what} is missing; `gantry node --help` shows examples"));
         let id = args.id.clone().ok_or_else(|| missing("--id ID"))?;
         gantry_protocol::check_node_id(&id).map_err(usage)?;
         if id == gantry_toolsets::LOCAL_NODE {
-            return Err(
-                UsageError(format!("\"{id}\" is the gateway's own machine; a node has another id")).into()
-            );
+            return Err(UsageError(format!(
+                "\"{id}\" is reserved for the gateway's own machine; choose another --id"
+            ))
+            .into());
         }
         let gateway =
             GatewayUrl::parse(environment.gateway.as_deref().ok_or_else(|| missing("--gateway URL"))?)
@@ -160,18 +164,18 @@ impl Joining {
 }
 
 impl Joining {
-    /// By which the node is known again when it was renamed: its token stays the same.
+    /// Identifies the node after a rename, by a hash of its token, which stays the same.
     fn badge(&self) -> String {
         let key = blake3::derive_key("gantry node badge", self.secret.as_bytes());
         blake3::Hash::from_bytes(key).to_hex().to_string()
     }
 
-    /// Knows the secrets of this machine, and the node's own token.
+    /// Masks the secrets of this machine and the node's own token.
     fn masker(&self, environment: &Environment, config: &Config) -> Masker {
         Masker::new(known_secrets(environment, config).into_iter().chain([self.secret.clone()]))
     }
 
-    /// Whether there are all the tools that were named.
+    /// Checks that every tool named with `--tools` exists.
     pub(super) fn check_tools(
         &self,
         environment: &Environment,
@@ -206,12 +210,12 @@ fn token(environment: &Environment, config: &Config, args: &NodeArgs) -> Result<
     if let Some(text) = &config.node.token {
         return Ok(TokenSource::Given(Token::new(text).map_err(usage)?));
     }
-    let message = "there is no token: give --token-file FILE, GANTRY_TOKEN or node.tokenFile in the configuration; \
-                   `gantry nodes add ID` on the gateway makes one";
+    let message = "the node's token is missing: set GANTRY_TOKEN, --token-file FILE, or node.tokenFile in the \
+                   configuration; `gantry nodes add ID` on the gateway creates a token";
     Err(UsageError(message.into()).into())
 }
 
-/// A directory that is there, by its real path.
+/// Returns the real path of the workspace. The directory must exist.
 fn workspace(environment: &Environment, workspace: Option<&Path>) -> Result<PathBuf> {
     let path = environment.resolve(workspace.unwrap_or(&environment.current_dir));
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
@@ -225,7 +229,7 @@ fn read_pem(environment: &Environment, path: &Path) -> Result<Vec<u8>> {
     read.map_err(|err| UsageError(format!("cannot read the certificates: {err}")).into())
 }
 
-/// With what starts of this node before left running.
+/// Opens the process engine and reconnects to commands that earlier runs of this node left running.
 async fn processes(home: &NodeHome) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, home.processes());
     let options = ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options };
@@ -236,7 +240,7 @@ async fn processes(home: &NodeHome) -> Result<Processes> {
     Ok(processes)
 }
 
-/// The node's own gate: its tools, its policy, its log; and its part in transfers, which the gate judges too.
+/// Builds the node's own gate (tools, policy, log) and its transfer service, which uses the same gate.
 fn gate(
     environment: &Environment,
     config: &Config,
@@ -278,31 +282,31 @@ fn gate(
     Ok((gate, desk))
 }
 
-/// All tools, or those that were named; a name that is none is a mistake.
+/// Returns all tools, or the named ones. An unknown name is an error.
 fn offered(tools: Vec<Tool>, names: Option<&[String]>) -> Result<Vec<Tool>> {
     let Some(names) = names else { return Ok(tools) };
     let known: Vec<String> = tools.iter().map(|tool| tool.name().to_owned()).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         let hint = match nearest(unknown, known.iter().map(String::as_str)).first() {
             Some(near) => format!("did you mean {near}?"),
-            None => format!("there are {}", known.join(", ")),
+            None => format!("the tools are {}", known.join(", ")),
         };
-        return Err(UsageError(format!("--tools: a node has no tool \"{unknown}\"; {hint}")).into());
+        return Err(UsageError(format!("--tools: unknown tool \"{unknown}\"; {hint}")).into());
     }
     Ok(tools.into_iter().filter(|tool| names.iter().any(|name| name == tool.name())).collect())
 }
 
-/// The first SIGINT or SIGTERM stops the node, a second one does not wait for calls.
+/// The first SIGINT or SIGTERM stops the node after its calls finish; the second stops it at once.
 fn watch_signals(stop: CancellationToken, abort: CancellationToken) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot watch for signals")?;
     tokio::spawn(async move {
-        for told in [stop, abort] {
+        for token in [stop, abort] {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
-            told.cancel();
+            token.cancel();
         }
     });
     Ok(())

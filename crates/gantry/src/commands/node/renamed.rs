@@ -1,4 +1,4 @@
-//! What a node left running goes with it when it gets another id: its sessions lie in a folder of its id.
+//! Moves a node's background commands to its new id after a rename. Their records are in a folder named by the id.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,16 +7,16 @@ use anyhow::{Context, Result, ensure};
 use gantry_node::{HomeError, NodeHome, NodeLock};
 use gantry_process::move_sessions;
 
-/// How long the process of the former id may take to learn that it was sent away.
+/// How long the process under the former id may take to exit.
 const LEAVING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Brings what is running to the home of the node's new id, so that nobody who gets the old id finds it. The node itself is over.
+/// Moves running commands to the home of the node's new id, so that a later node with the old id does not get them.
 pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, badge: &str) {
     let moved = NodeHome::new(data_dir, new_id).map_err(anyhow::Error::from).and_then(|new| {
         let _lock = new.take()?;
-        // Of another gateway perhaps: ids are its own.
-        ensure!(!new.is_of_another(badge), "{new_id} is another node here");
+        // Ids are unique only within one gateway, so the new id may belong to a node of another one.
+        ensure!(!new.is_of_another(badge), "another node uses the id {new_id} on this machine");
         new.wear(badge)?;
         Ok(move_sessions(&home.processes(), &new.processes())?)
     });
@@ -25,29 +25,29 @@ pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, badge: &
             home.take_off_badge();
             tracing::info!(newId = new_id, processes = count, "handedOver");
         }
-        // Started with its new id and the token it has, the node takes them.
+        // The node moves them itself when it starts with its new id and the same token.
         Err(err) => tracing::info!(newId = new_id, reason = %format_args!("{err:#}"), "processesStay"),
     }
 }
 
-/// Goes on with what the node left running under former ids, if that did not learn of the new one. What another node left
-/// under this id is kept for that one.
+/// Takes over commands that the node left running under former ids, if the rename did not move them. Commands that another
+/// node left under this id are set apart for that node.
 pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str) -> Result<()> {
     let formers = home.former(data_dir, badge);
     let displaced = || NodeHome::all(data_dir).into_iter().filter(|other| other.has_left_by(badge));
-    // A token that nobody has worn here may be a renewed one of the node whose home this is. One that is known from
-    // elsewhere is another node's, which has got this id.
+    // An unknown token may be a renewed token of this same node. A token that is known under another id belongs to another
+    // node, which now has this id.
     let is_known = !formers.is_empty() || displaced().next().is_some();
     if let Some(worn) = home.badge_of_another(badge).filter(|_| is_known) {
         let count = move_sessions(&home.processes(), &home.left_by(&worn))
-            .context("cannot set aside what another node left under this id")?;
+            .context("cannot move the background commands of another node away from this id")?;
         tracing::info!(processes = count, "setAside");
     }
     home.wear(badge)?;
     for former in formers {
         match take_from(&former, home, badge) {
             Ok(Some(count)) => tracing::info!(formerId = former.id(), processes = count, "renamed"),
-            // Another node is there now, and has set them aside.
+            // Another node uses that id now and has set them apart.
             Ok(None) => {}
             Err(err) => {
                 let error = format!("{err:#}");
@@ -55,7 +55,7 @@ pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str) -> Result
             }
         }
     }
-    // After the former homes: their new nodes may have set something aside meanwhile.
+    // This runs after the former homes, because their new nodes may have set commands apart meanwhile.
     for other in displaced() {
         match move_sessions(&other.left_by(badge), &home.processes()) {
             Ok(count) => {
@@ -71,7 +71,7 @@ pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str) -> Result
     Ok(())
 }
 
-/// Moves what was left in a former home, once nobody runs there any more. `None` when it has become another's.
+/// Moves commands out of a former home once its node has exited. Returns `None` if another node owns that home now.
 fn take_from(former: &NodeHome, home: &NodeHome, badge: &str) -> Result<Option<usize>> {
     let Some(_lock) = once_gone(former, badge)? else { return Ok(None) };
     let count = move_sessions(&former.processes(), &home.processes())?;
@@ -79,7 +79,7 @@ fn take_from(former: &NodeHome, home: &NodeHome, badge: &str) -> Result<Option<u
     Ok(Some(count))
 }
 
-/// `None` when it has become another's, which whoever runs there may make it at any time.
+/// Waits until the node of a former home has exited. Returns `None` if another node takes the home first.
 fn once_gone(former: &NodeHome, badge: &str) -> Result<Option<NodeLock>, HomeError> {
     let until = Instant::now() + LEAVING;
     while former.is_of(badge) {
@@ -98,10 +98,10 @@ mod tests {
 
     use super::*;
 
-    /// Of the name of a session; a number follows.
+    /// Prefix of a session's name; a number follows.
     const PREFIX: &str = "00000000-0000-4000-8000-";
 
-    /// Nodes on one data directory, by the badges they wear. A session is a folder named by its id.
+    /// Nodes on one data directory. A session is a folder named by its id.
     struct Machine {
         folder: tempfile::TempDir,
     }
@@ -115,7 +115,7 @@ mod tests {
             NodeHome::new(self.folder.path(), id).unwrap()
         }
 
-        /// Starts a node and stops it again, after it has begun a session, if one is given.
+        /// Starts a node, optionally begins a session, and stops the node.
         fn ran(&self, id: &str, badge: &str, session: Option<u64>) -> Vec<u64> {
             let home = self.home(id);
             let _lock = home.take().unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_swap_names_keep_their_own_whoever_starts_first() {
+    fn nodes_that_swap_ids_keep_their_own_sessions_in_any_start_order() {
         for order in [["e", "f"], ["f", "e"]] {
             let machine = Machine::new();
             machine.ran("e", "e1", Some(1));
@@ -146,15 +146,15 @@ mod tests {
                     assert_eq!(&machine.ran(id, badge, None), own, "{id} of {order:?}");
                 }
             }
-            // And back.
+            // They swap back.
             assert_eq!(machine.ran("e", "e1", None), [1]);
             assert_eq!(machine.ran("f", "f1", None), [2]);
         }
     }
 
-    /// The one that starts second has the other's home listed before that one has worn its own badge there.
+    /// The second node lists the first one's home before the first one has claimed it.
     #[test]
-    fn a_home_that_has_become_anothers_is_left_to_it() {
+    fn home_claimed_by_another_node_is_left_alone() {
         let machine = Machine::new();
         machine.ran("e", "e1", Some(1));
         machine.ran("f", "f1", Some(2));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn three_nodes_in_a_ring_keep_their_own_also_when_one_had_nothing() {
+    fn three_nodes_that_rotate_ids_keep_their_own_sessions() {
         let machine = Machine::new();
         machine.ran("e", "e1", Some(1));
         machine.ran("f", "f1", None);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_with_a_renewed_token_goes_on_with_its_own() {
+    fn node_with_a_renewed_token_keeps_its_sessions() {
         let machine = Machine::new();
         machine.ran("e", "e1", Some(1));
         assert_eq!(machine.ran("e", "e2", None), [1]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobodys_stays_under_the_id_it_was_left_under() {
+    fn sessions_without_an_owner_stay_under_their_old_id() {
         let machine = Machine::new();
         machine.ran("e", "e1", Some(1));
         machine.ran("f", "f1", Some(2));

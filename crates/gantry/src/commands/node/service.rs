@@ -1,4 +1,4 @@
-//! `gantry node install`, `uninstall`, `start` and `stop`: the node as a service of its user.
+//! `gantry node install`, `uninstall`, `start` and `stop` manage the node as a user service.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,16 +17,17 @@ use crate::exit::{Exit, UsageError};
 use crate::local;
 use crate::output::Output;
 
-/// A service manager that says nothing for this long has a problem of its own.
+/// Timeout for one command of the service manager.
 const MANAGER_LIMIT: Duration = Duration::from_secs(60);
 
-/// A login shell may read slow files.
+/// Timeout for a login shell, whose start files may be slow.
 const SHELL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Calls get ten seconds to finish, and three to end.
+/// Timeout for a node to stop: running calls get ten seconds to finish and three to be ended.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-const SAID_BYTES: usize = 64 * 1024;
+/// Bytes of a program's output that are kept.
+const OUTPUT_BYTES: usize = 64 * 1024;
 
 pub(super) fn install(
     environment: &Environment,
@@ -38,12 +39,13 @@ pub(super) fn install(
     config.resolve_paths(|path| environment.resolve(path));
     let joining = Joining::new(environment, &config, args)?;
     let TokenSource::File(token_file) = &joining.options.token else {
-        let message = "a service needs its token in a file of mode 0600: give --token-file FILE";
+        let message =
+            "a service reads its token from a file: save the token with mode 0600 and add --token-file FILE";
         return Err(UsageError(message.into()).into());
     };
     let manager = ServiceManager::current();
     let runner = Runner::new(environment)?;
-    // A mistake that `gantry node` would only tell its log, again and again.
+    // Otherwise the installed service would fail with this error on every start.
     runner.block_on(async {
         joining.check_tools(environment, &config, local::processes(&environment.data)?)
     })?;
@@ -64,18 +66,18 @@ pub(super) fn install(
     let was_installed = UserService::is_installed(&file);
     service.write(&file)?;
     let name = UserService::name(manager, &joining.id);
-    if let Err(err) = runner.take_up(manager, &name, &file) {
-        // What was there before is the operator's to keep; what is new is not left half done.
+    if let Err(err) = runner.enable(manager, &name, &file) {
+        // A service that existed before stays. A new one is removed again.
         if !was_installed {
-            let _ = runner.give_up(manager, &name);
+            let _ = runner.disable(manager, &name);
             UserService::remove(&file).with_context(|| format!("cannot remove {}", file.display()))?;
-            return Err(err.context("the service could not be started, and is not installed"));
+            return Err(err.context("cannot start the service; it was not installed"));
         }
         return Err(err);
     }
-    output.line(&format!("{name} is installed and started ({})", file.display()));
+    output.line(&format!("Installed and started {name} ({}).", file.display()));
     if manager == ServiceManager::Systemd {
-        output.line("To keep it running while you are not logged in: loginctl enable-busy_poll");
+        output.line("To keep it running while you are logged out, run: loginctl enable-linger");
     }
     Ok(Exit::Success)
 }
@@ -83,26 +85,29 @@ pub(super) fn install(
 pub(super) fn uninstall(environment: &Environment, output: &Output, home: &NodeHome) -> Result<Exit> {
     let file = service_file(environment, home.id())?;
     if !UserService::is_installed(&file) {
-        bail!("there is no service for the node \"{}\" ({} is not there)", home.id(), file.display());
+        bail!("the node \"{}\" is not installed as a service ({} does not exist)", home.id(), file.display());
     }
     let manager = ServiceManager::current();
     let name = UserService::name(manager, home.id());
     let runner = Runner::new(environment)?;
-    let stopped = runner.give_up(manager, &name);
+    let stopped = runner.disable(manager, &name);
     UserService::remove(&file).with_context(|| format!("cannot remove {}", file.display()))?;
     if let Err(err) = stopped {
-        output.warning(&format!("the service manager could not be told: {err:#}"));
+        output.warning(&format!("cannot reach the service manager: {err:#}"));
     } else if manager == ServiceManager::Systemd {
         runner.manage(&["systemctl", "--user", "daemon-reload"])?;
     }
-    output.line(&format!("{name} is removed; the node's data stays in {}", home.folder().display()));
+    output.line(&format!("Removed {name}. The node's data stays in {}.", home.folder().display()));
     Ok(Exit::Success)
 }
 
 pub(super) fn start(environment: &Environment, output: &Output, home: &NodeHome) -> Result<Exit> {
     let file = service_file(environment, home.id())?;
     if !UserService::is_installed(&file) {
-        bail!("the node \"{}\" is no service yet; `gantry node install` makes it one", home.id());
+        bail!(
+            "the node \"{}\" is not installed as a service\nhint: install it with `gantry node install`",
+            home.id()
+        );
     }
     let manager = ServiceManager::current();
     let name = UserService::name(manager, home.id());
@@ -114,11 +119,11 @@ pub(super) fn start(environment: &Environment, output: &Output, home: &NodeHome)
             runner.manage(&["launchctl", "bootstrap", &launchd_domain(), &file.display().to_string()])?
         }
     };
-    output.line(&format!("{name} is started"));
+    output.line(&format!("Started {name}."));
     Ok(Exit::Success)
 }
 
-/// Also stops a node that runs in the foreground somewhere.
+/// Stops the service, and also a node that runs in the foreground.
 pub(super) fn stop(environment: &Environment, output: &Output, home: &NodeHome, kill: bool) -> Result<Exit> {
     let runner = Runner::new(environment)?;
     if UserService::is_installed(&service_file(environment, home.id())?) {
@@ -131,15 +136,15 @@ pub(super) fn stop(environment: &Environment, output: &Output, home: &NodeHome, 
             }
         };
         if let Err(err) = stopped {
-            output.note(&format!("the service manager could not be asked: {err:#}"));
+            output.note(&format!("cannot reach the service manager: {err:#}"));
         }
     }
     let was_running = home.ask_to_stop().context("cannot stop the node's process")?;
-    let told = Instant::now();
+    let asked_at = Instant::now();
     while home.running().is_some() {
-        if told.elapsed() > STOP_LIMIT {
+        if asked_at.elapsed() > STOP_LIMIT {
             bail!(
-                "the node \"{}\" (process {}) does not stop",
+                "the node \"{}\" (process {}) did not stop in time",
                 home.id(),
                 home.running().unwrap_or_default()
             );
@@ -148,58 +153,59 @@ pub(super) fn stop(environment: &Environment, output: &Output, home: &NodeHome, 
     }
     let mut ended = 0;
     if kill {
-        // Also what others left under this id: by no other name can it be ended.
+        // This includes commands that other nodes left under this id, because no other id reaches them.
         for sessions in std::iter::once(home.processes()).chain(home.left_by_all()) {
             ended += runner.block_on(gantry_process::end_sessions(&sessions))?;
         }
     }
     let text = if was_running { "stopped" } else { "not running" };
-    output.line(&format!("the node \"{}\" is {text}", home.id()));
+    output.line(&format!("The node \"{}\" is {text}.", home.id()));
     if kill {
-        tell_ended(output, ended);
-        let others = a_gateway_left(environment);
+        print_ended(output, ended);
+        let others = gateway_process_count(environment);
         if others > 0 && GatewayLock::running(&environment.data).is_none() {
             output.line(&format!(
-                "{others} more that a gateway left here: `gantry node stop --kill --id {LOCAL_NODE}` ends what it left"
+                "A stopped gateway left {others} more; `gantry node stop --kill --id {LOCAL_NODE}` ends them."
             ));
         }
     }
     Ok(Exit::Success)
 }
 
-/// Ends what gateways on this data directory left running. While one runs, they are its own.
-pub(super) fn end_what_a_gateway_left(environment: &Environment, output: &Output) -> Result<Exit> {
+/// Ends background commands that stopped gateways on this data directory left running. A running gateway manages its own.
+pub(super) fn end_gateway_processes(environment: &Environment, output: &Output) -> Result<Exit> {
     if let Some(running) = GatewayLock::running(&environment.data) {
         bail!(
-            "what runs in the background here is the gateway's, which runs (process {}); nothing was ended. End it there \
-             (`gantry call Process '{{\"action\": \"kill\", \"sessionId\": \"…\"}}'`, `list` shows them), or stop the gateway first",
+            "cannot end background commands: the gateway that owns them is running (process {})\nhint: stop the gateway \
+             first, or end one command with `gantry call Process '{{\"action\": \"kill\", \"sessionId\": \"…\"}}'` \
+             (action \"list\" shows them)",
             running.pid
         );
     }
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
-    // A gateway that starts now has the directory's lock, and this fails.
+    // If a gateway starts now, it holds the directory's lock and this fails.
     let ended = runtime.block_on(gantry_process::end_sessions(&environment.data.process_logs()))?;
-    output.line("the gateway is not running");
-    tell_ended(output, ended);
+    output.line("The gateway is not running.");
+    print_ended(output, ended);
     Ok(Exit::Success)
 }
 
-/// How many background commands of gateways on this data directory run.
-pub(super) fn a_gateway_left(environment: &Environment) -> usize {
+/// Counts the running background commands of gateways on this data directory.
+pub(super) fn gateway_process_count(environment: &Environment) -> usize {
     gantry_process::living_sessions(&environment.data.process_logs())
 }
 
-fn tell_ended(output: &Output, ended: usize) {
-    let processes = if ended == 1 { "process was" } else { "processes were" };
-    output.line(&format!("{ended} background {processes} ended"));
+fn print_ended(output: &Output, ended: usize) {
+    let processes = if ended == 1 { "process" } else { "processes" };
+    output.line(&format!("Ended {ended} background {processes}."));
 }
 
 pub(super) fn is_installed(environment: &Environment, id: &str) -> bool {
     service_file(environment, id).is_ok_and(|file| UserService::is_installed(&file))
 }
 
-/// What the service manager says of it, in a word or two.
+/// Describes the service's state as the service manager reports it.
 pub(super) fn state(environment: &Environment, id: &str) -> String {
     if !is_installed(environment, id) {
         return "not installed".into();
@@ -207,13 +213,13 @@ pub(super) fn state(environment: &Environment, id: &str) -> String {
     let manager = ServiceManager::current();
     let name = UserService::name(manager, id);
     let target = format!("{}/{name}", launchd_domain());
-    let asked: &[&str] = match manager {
+    let query: &[&str] = match manager {
         ServiceManager::Systemd => &["systemctl", "--user", "is-active", &name],
         ServiceManager::Launchd => &["launchctl", "print", &target],
     };
-    let said = Runner::new(environment).and_then(|runner| runner.run(asked, MANAGER_LIMIT));
-    match (said, manager) {
-        (Err(err), _) => format!("installed; the service manager cannot be asked: {err:#}"),
+    let output = Runner::new(environment).and_then(|runner| runner.run(query, MANAGER_LIMIT));
+    match (output, manager) {
+        (Err(err), _) => format!("installed; cannot reach the service manager: {err:#}"),
         (Ok(finished), ServiceManager::Systemd) => match finished.stdout.text.trim() {
             "" => format!("installed; {}", finished.stderr.text.trim()),
             word => format!("installed, {word}"),
@@ -225,7 +231,7 @@ pub(super) fn state(environment: &Environment, id: &str) -> String {
     }
 }
 
-/// What the service is started with: everything absolute, nothing taken from the environment.
+/// Returns the service's arguments. All paths are absolute, and nothing depends on the environment.
 fn arguments(
     environment: &Environment,
     joining: &Joining,
@@ -264,7 +270,7 @@ fn arguments(
 
 fn service_file(environment: &Environment, id: &str) -> Result<PathBuf> {
     let home = environment.variable("HOME").map(Path::new).filter(|home| home.is_absolute());
-    let home = home.context("HOME is not set, so there is no place for a user's service")?;
+    let home = home.context("cannot find the folder for user services: HOME is not set")?;
     let config = environment.variable("XDG_CONFIG_HOME").map(Path::new).filter(|path| path.is_absolute());
     Ok(UserService::file(ServiceManager::current(), id, home, config))
 }
@@ -273,7 +279,7 @@ fn launchd_domain() -> String {
     format!("gui/{}", rustix::process::getuid().as_raw())
 }
 
-/// Runs the few programs that are needed, through the engine as everything else.
+/// Runs the service manager and a login shell through the process engine.
 struct Runner {
     runtime: tokio::runtime::Runtime,
     processes: Processes,
@@ -295,16 +301,16 @@ impl Runner {
     }
 
     fn run(&self, words: &[&str], limit: Duration) -> Result<Finished> {
-        let (program, args) = words.split_first().context("there is nothing to run")?;
+        let (program, args) = words.split_first().context("no command to run")?;
         let mut command = Command::new(*program, Cwd::Path(self.cwd.clone())).args(args);
         command.env.clone_from(&self.variables);
         command.timeout = Some(limit);
-        command.capture = Capture::Separate { stdout: SAID_BYTES, stderr: SAID_BYTES };
+        command.capture = Capture::Separate { stdout: OUTPUT_BYTES, stderr: OUTPUT_BYTES };
         Ok(self.block_on(self.processes.run(command, CancellationToken::new()))?)
     }
 
-    /// Has a service that was written started, now and at login.
-    fn take_up(&self, manager: ServiceManager, name: &str, file: &Path) -> Result<()> {
+    /// Enables a written service: starts it now and at login.
+    fn enable(&self, manager: ServiceManager, name: &str, file: &Path) -> Result<()> {
         match manager {
             ServiceManager::Systemd => {
                 self.manage(&["systemctl", "--user", "daemon-reload"])?;
@@ -313,15 +319,15 @@ impl Runner {
             }
             ServiceManager::Launchd => {
                 let domain = launchd_domain();
-                // One that is loaded already would be refused.
+                // launchctl rejects a service that is already loaded.
                 let _ = self.manage(&["launchctl", "bootout", &format!("{domain}/{name}")]);
                 self.manage(&["launchctl", "bootstrap", &domain, &file.display().to_string()])
             }
         }
     }
 
-    /// Has it stopped, and not started again.
-    fn give_up(&self, manager: ServiceManager, name: &str) -> Result<()> {
+    /// Stops the service and disables it.
+    fn disable(&self, manager: ServiceManager, name: &str) -> Result<()> {
         match manager {
             ServiceManager::Systemd => self.manage(&["systemctl", "--user", "disable", "--now", name]),
             ServiceManager::Launchd => {
@@ -338,7 +344,7 @@ impl Runner {
         bail!("`{}` failed: {}", words.join(" "), finished.stderr.text.trim());
     }
 
-    /// Without a session of the user there is nobody who could run a service.
+    /// Fails if the user has no systemd session, which is needed to run a user service.
     fn check_session(&self, environment: &Environment, id: &str) -> Result<()> {
         if ServiceManager::current() != ServiceManager::Systemd {
             return Ok(());
@@ -350,13 +356,12 @@ impl Runner {
         };
         let gateway = environment.gateway.as_deref().unwrap_or("URL");
         bail!(
-            "there is no systemd session of this user here ({reason}); run the node in the foreground instead: \
-             gantry node --gateway {gateway} --id {id} --token-file FILE (or log in by ssh, or try \
-             `loginctl enable-busy_poll`)"
+            "this user has no systemd session here ({reason})\nhint: run the node in the foreground with `gantry node \
+             --gateway {gateway} --id {id} --token-file FILE`, log in with ssh, or try `loginctl enable-linger`"
         )
     }
 
-    /// `PATH` as a login shell has it; as it is here when that cannot be told.
+    /// Returns `PATH` of a login shell, or this process's `PATH` if that cannot be read.
     fn login_path(&self, environment: &Environment) -> String {
         let here = environment
             .variable("PATH")
@@ -367,10 +372,10 @@ impl Runner {
             .and_then(|shell| shell.to_str())
             .filter(|shell| shell.starts_with('/'));
         let script = "printf '\\n%s' \"$PATH\"";
-        let said = self.run(&[shell.unwrap_or("/bin/sh"), "-lc", script], SHELL_LIMIT);
-        let said = said.ok().filter(|finished| finished.ended.exit.code == Some(0));
-        // Start files may print before it.
-        let path = said.and_then(|finished| finished.stdout.text.lines().last().map(str::to_owned));
+        let output = self.run(&[shell.unwrap_or("/bin/sh"), "-lc", script], SHELL_LIMIT);
+        let output = output.ok().filter(|finished| finished.ended.exit.code == Some(0));
+        // Start files may print other lines first.
+        let path = output.and_then(|finished| finished.stdout.text.lines().last().map(str::to_owned));
         path.filter(|path| path.contains('/')).unwrap_or_else(|| here.to_owned())
     }
 }

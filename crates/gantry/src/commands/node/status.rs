@@ -1,4 +1,4 @@
-//! `gantry node status` and `gantry node logs`.
+//! `gantry node status` and `gantry node logs` show a node's state and its log.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use gantry_node::{Follow, NodeHome, NodeState, Phase, tail};
 use serde_json::json;
 
 use super::service;
-use crate::commands::logs::shown;
+use crate::commands::logs::format_line;
 use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::{Output, printable};
 
-/// How often a followed log is looked at.
+/// How often `--follow` reads new lines.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Success when the node runs and is connected.
+/// Prints the node's state. Succeeds only if the node runs and is connected.
 pub(super) fn status(environment: &Environment, output: &Output, home: &NodeHome) -> Result<Exit> {
     let service = service::state(environment, home.id());
     let pid = home.running();
@@ -51,21 +51,25 @@ pub(super) fn status(environment: &Environment, output: &Output, home: &NodeHome
 pub(super) fn logs(output: &Output, home: &NodeHome, lines: usize, follow: bool) -> Result<Exit> {
     let folder = home.logs();
     let failed = || format!("cannot read the log in {}", folder.display());
-    // Before the tail is read: a line in between is shown twice rather than never.
+    // Following starts before the tail is read, so that a line in between is shown twice rather than never.
     let mut following = if follow { Some(Follow::new(&folder).with_context(failed)?) } else { None };
     let found = tail(&folder, lines).with_context(failed)?;
-    // A node's first word is that it has started.
+    // A node logs its start first, so an empty log means that no node has run.
     if found.lines.is_empty() && !found.truncated {
-        let known = "`gantry node` keeps one once it has run with that id and data directory";
-        bail!("there is no log of a node \"{}\" in {}; {known}", home.id(), folder.display());
+        let hint = "the log is written when `gantry node` runs with this id and data directory";
+        bail!("the node \"{}\" has no log in {}\nhint: {hint}", home.id(), folder.display());
     }
-    found.lines.iter().for_each(|line| output.line(&shown(output, line)));
+    found.lines.iter().for_each(|line| output.line(&format_line(output, line)));
     if found.truncated {
-        output.note(&format!("there are older lines in {}", folder.display()));
+        output.note(&format!("older lines are in {}", folder.display()));
     }
     while let Some(following) = &mut following {
         std::thread::sleep(LOOK_EVERY);
-        following.lines().with_context(failed)?.iter().for_each(|line| output.line(&shown(output, line)));
+        following
+            .lines()
+            .with_context(failed)?
+            .iter()
+            .for_each(|line| output.line(&format_line(output, line)));
         if !output.is_read() {
             break;
         }

@@ -1,4 +1,4 @@
-//! One line from the terminal that the terminal does not show.
+//! Reads one line from the terminal without echo.
 
 use std::io::BufRead;
 
@@ -14,14 +14,14 @@ const KILL_LINE: u8 = 21;
 
 pub(super) fn read_line(prompt: &str) -> Result<Vec<u8>> {
     question(prompt);
-    let quiet = Quiet::start().context("cannot keep the terminal from showing what is typed")?;
+    let quiet = Quiet::start().context("cannot turn off the terminal's echo")?;
     let line = read_keys(std::io::stdin().lock());
     drop(quiet);
     question("\n");
     line
 }
 
-/// Keys come one by one, so that an interrupt can put the terminal back before it ends the program.
+/// Reads keys one by one, so that the terminal is restored before an interrupt ends the program.
 fn read_keys(input: impl BufRead) -> Result<Vec<u8>> {
     let mut line = Vec::new();
     for key in input.bytes() {
@@ -32,7 +32,7 @@ fn read_keys(input: impl BufRead) -> Result<Vec<u8>> {
             END => return Ok(line),
             KILL_LINE => line.clear(),
             8 | 127 => {
-                // A whole character, whatever its length.
+                // Remove a whole UTF-8 character.
                 while line.pop().is_some_and(|byte| byte & 0xC0 == 0x80) {}
             }
             byte if line.len() <= MAX_SECRET_BYTES => line.push(byte),
@@ -42,7 +42,7 @@ fn read_keys(input: impl BufRead) -> Result<Vec<u8>> {
     Ok(line)
 }
 
-/// While it lives the terminal shows nothing.
+/// Turns off echo while it exists.
 struct Quiet {
     before: Termios,
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_make_a_line() {
+    fn keys_are_read_as_one_line() {
         let line = |keys: &[u8]| read_keys(keys).map_err(|err| err.to_string());
         assert_eq!(line(b"value\nmore"), Ok(b"value".to_vec()));
         assert_eq!(line("vax\u{7f}l\u{e9}\u{7f}ue\r".as_bytes()), Ok(b"value".to_vec()));

@@ -1,4 +1,4 @@
-//! How far a transfer is, on a terminal of any width.
+//! The progress bar of a transfer, for terminals of any width.
 
 use std::time::{Duration, Instant};
 
@@ -9,29 +9,29 @@ use tokio::sync::watch;
 
 use crate::output::{Output, printable};
 
-/// Work that is done sooner needs no bar.
+/// Transfers that finish sooner show no bar.
 const BAR_AFTER: Duration = Duration::from_secs(1);
 
-/// A rate that was measured for less time tells nothing.
+/// A rate is shown only after it was measured for this long.
 const RATE_AFTER: Duration = Duration::from_secs(1);
 
-/// What a terminal whose width is not known is taken to have.
+/// Width that is assumed when the terminal does not report one.
 const USUAL_COLUMNS: u16 = 80;
 
-/// How a report begins when nothing can move.
+/// Prefix of the gateway's progress message while a machine is offline.
 const WAITING: &str = "waiting for ";
 
-/// What is drawn then: the rate would be 0, and the time left is unknown.
+/// Template while nothing moves: the rate would be 0, and the time left is unknown.
 const WAITING_FORM: &str = "{bytes}  {wide_msg}";
 
-/// What can be drawn with.
+/// The characters that the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Glyphs {
     Unicode,
     Ascii,
 }
 
-/// Draws for as long as it is polled.
+/// Draws the bar for as long as the future is polled.
 pub(super) async fn show_progress(
     output: &Output,
     glyphs: Glyphs,
@@ -60,12 +60,12 @@ pub(super) async fn show_progress(
     }
 }
 
-/// Gone when dropped.
+/// A progress bar that is erased when dropped.
 struct Bar {
     bar: ProgressBar,
     glyphs: Glyphs,
     form: &'static str,
-    /// The last number that was shown, and since when they have only grown: what the rate is measured from.
+    /// The last number shown, and since when the numbers have only grown. The rate is measured from then.
     shown: Option<(u64, Instant)>,
 }
 
@@ -75,7 +75,7 @@ impl Bar {
         Bar { bar, glyphs, form: "", shown: None }
     }
 
-    /// Nothing moves until somebody is back.
+    /// Shows that the transfer waits for a machine.
     fn wait(&mut self, done: u64, message: &str) {
         if self.form != WAITING_FORM
             && let Ok(style) = ProgressStyle::with_template(WAITING_FORM)
@@ -85,7 +85,7 @@ impl Bar {
         }
         self.bar.set_position(done);
         self.bar.set_message(printable(message));
-        // The rate is measured again from when it goes on.
+        // The rate is measured again once the transfer resumes.
         self.shown = None;
     }
 
@@ -112,7 +112,7 @@ impl Bar {
         }
         self.bar.set_position(done);
         if since.is_none() {
-            // What had come before was not sent in the moment since the bar was made.
+            // Bytes from before the bar existed must not count for the rate.
             self.bar.reset_eta();
         }
         self.shown = Some((done, since.unwrap_or_else(Instant::now)));
@@ -125,7 +125,7 @@ impl Drop for Bar {
     }
 }
 
-/// What fits into one line; a line that is wrapped cannot be drawn over.
+/// Returns a template that fits into one line, because a wrapped line cannot be redrawn.
 fn form(columns: u16, total_is_known: bool, rate_is_known: bool) -> &'static str {
     match (total_is_known, rate_is_known, columns) {
         (true, true, 100..) => "{bar:30} {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left",
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_fits_the_line() {
+    fn bar_fits_into_one_line() {
         let longest = [
             ("{bar:30}", 30),
             ("{wide_bar}", 1),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_shows_neither_rate_nor_time_left() {
+    fn waiting_bar_shows_no_rate_and_no_time_left() {
         let mut bar = Bar::new(Glyphs::Ascii);
         bar.show(10, Some(100));
         bar.wait(10, "waiting for laptop to reconnect");
@@ -184,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn what_had_come_before_counts_for_no_rate() {
+    fn earlier_bytes_do_not_count_for_the_rate() {
         const GIB: u64 = 1 << 30;
         let mut bar = Bar::new(Glyphs::Ascii);
-        // First seen far on; then begun anew.
+        // First a transfer that is already far along, then one that starts over.
         for (before, since) in [(9 * GIB, 9 * GIB), (GIB, 0)] {
             let began = Instant::now();
             bar.show(before, Some(10 * GIB));

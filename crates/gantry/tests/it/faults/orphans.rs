@@ -30,7 +30,7 @@ fn nothing_is_left_after_stop_and_kill() {
     machine.start();
     fleet.wait_online("box");
     let ran = machine.stop_and_kill();
-    assert!(ran.stdout.contains("2 background processes were ended"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("Ended 2 background processes"), "{}", ran.stdout);
     eventually("those of the node are gone", SOON, || sleeping() == 3);
     fleet.begin_stop();
     assert!(fleet.wait_stopped(SOON).success());

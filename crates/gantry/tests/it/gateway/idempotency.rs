@@ -147,7 +147,7 @@ fn another_workspace_is_another_request_and_a_header_is_given_once() {
     ] {
         let answer = up.call_with("local__Bash", &counting("true"), &twice);
         assert_eq!((answer.status, answer.code().as_str()), (400, "bad_params"), "{twice:?}");
-        assert!(answer.text().contains("given twice"), "{}", answer.text());
+        assert!(answer.text().contains("must not be repeated"), "{}", answer.text());
     }
     assert_eq!(count(&world), 0, "none of them ran");
 }

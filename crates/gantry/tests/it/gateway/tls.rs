@@ -93,10 +93,10 @@ fn a_certificate_that_cannot_be_used_is_told() {
     let half = world.write("half.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n").to_str().unwrap().to_owned();
     for (cert, key, code, told) in [
         ("missing.pem", key.as_str(), 2, "cannot read missing.pem".to_owned()),
-        (&cert, &cert, 1, format!("cannot use {cert}: there is no private key in it")),
-        (&nothing, &key, 1, format!("cannot use {nothing}: there is no certificate in it")),
+        (&cert, &cert, 1, format!("cannot use {cert}: the file contains no private key")),
+        (&nothing, &key, 1, format!("cannot use {nothing}: the file contains no certificate")),
         (&half, &key, 1, format!("cannot use {half}: it is not PEM (")),
-        (&cert, &nothing, 1, format!("cannot use {nothing}: there is no private key in it")),
+        (&cert, &nothing, 1, format!("cannot use {nothing}: the file contains no private key")),
     ] {
         let ran = world.run(&["up", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key]);
         assert_eq!(ran.code, code, "{} {}", ran.stdout, ran.stderr);

@@ -192,12 +192,12 @@ fn a_scope_that_means_nothing_is_warned_of() {
         ran.stderr
     };
     let told = add("a", &["--agents", "helpr,main", "--tools", "local__Raed,Grep,nopetool"]);
-    assert!(told.contains("there is no agent \"helpr\"; did you mean \"helper\"?"), "{told}");
+    assert!(told.contains("unknown agent \"helpr\"; did you mean \"helper\"?"), "{told}");
     assert!(told.contains("\"local__Raed\" now; did you mean \"local__Read\"?"), "{told}");
     assert!(told.contains("no tool is meant by \"nopetool\" now"), "{told}");
     assert!(!told.contains("\"main\"") && !told.contains("by \"Grep\""), "{told}");
     let sound = add("b", &["--agents", "*", "--tools", "mcp,native,local__*,Read,tool__file_read"]);
-    assert!(!sound.contains("now") && !sound.contains("no agent"), "{sound}");
+    assert!(!sound.contains("now") && !sound.contains("unknown agent"), "{sound}");
 }
 
 #[test]

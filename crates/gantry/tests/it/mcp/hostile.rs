@@ -84,7 +84,7 @@ fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
     });
     let text = call(&up).text();
     assert!(
-        text.contains("turning__echo is held") && text.contains("gantry mcp accept turning echo"),
+        text.contains("turning__echo is blocked") && text.contains("gantry mcp accept turning echo"),
         "{text}"
     );
     up.kill();
@@ -125,7 +125,10 @@ fn a_schema_that_explodes_is_left_to_its_server_and_freezes_nobody() {
     assert_eq!(added.code, 0, "{added:?}");
     for told in [added, world.run(&["mcp", "show", "boom"]), world.run(&["mcp", "test", "boom"])] {
         for field in ["inputSchema", "outputSchema"] {
-            assert!(told.stdout.contains(&format!("its {field} is not checked here")), "{field}: {told:?}");
+            assert!(
+                told.stdout.contains(&format!("its {field} is not enforced by Gantry")),
+                "{field}: {told:?}"
+            );
         }
     }
     let up = Up::start(&world);
@@ -178,7 +181,7 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_hidden() {
     let tool = up.get("/v1/tools/fake__structured").json();
     assert_eq!(tool["description"], "adds numbers");
     let odd = up.call("fake__structured", &json!({"content": [{"type": "hologram"}]})).text();
-    assert!(odd.contains("a type that is not known here") && odd.contains("hologram"), "{odd}");
+    assert!(odd.contains("the unknown type") && odd.contains("hologram"), "{odd}");
 }
 
 #[test]
@@ -214,7 +217,7 @@ fn a_server_that_keeps_failing_rests_longer_each_time() {
         let answer = up.call("fake__echo", &json!({"text": "x"}));
         assert_eq!(answer.status, 503, "{}", answer.text());
         assert!(answer.text().contains("cannot find the database"), "{}", answer.text());
-        if answer.text().contains("is tried again in") {
+        if answer.text().contains("is retried in") {
             assert!(begun.elapsed() < Duration::from_secs(1), "told at once");
             refused_at_once += 1;
             std::thread::sleep(Duration::from_millis(200));
@@ -286,7 +289,7 @@ fn structure_that_breaks_its_promise_is_an_error_that_names_who_broke_it() {
     for (bad, why) in [
         (json!({"structuredContent": {"sum": "three"}}), "sum"),
         (json!({"structuredContent": {}}), "required field"),
-        (json!({}), "no structuredContent"),
+        (json!({}), "structuredContent is missing"),
     ] {
         let ran = call(bad);
         assert_eq!(ran.code, 1, "{ran:?}");
@@ -311,7 +314,7 @@ fn a_definition_that_is_again_as_it_was_accepted_runs_with_the_next_call() {
     fake.define(&tools("not so harmless"));
     let held = call();
     assert_eq!(held.code, 3, "{held:?}");
-    assert!(held.stderr.contains("fake__echo is held"), "{held:?}");
+    assert!(held.stderr.contains("fake__echo is blocked"), "{held:?}");
     fake.define(&tools("harmless"));
     let ran = call();
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "x"), "{ran:?}");

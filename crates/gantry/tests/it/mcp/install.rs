@@ -27,7 +27,7 @@ fn it_is_shown_asked_backed_up_and_done_once() {
     assert_eq!(written["theme"], "dark");
     assert_eq!(written["mcpServers"]["gantry"]["args"], args);
     let again = world.run(&["mcp", "--read-only", "install", "claude", "--yes"]);
-    assert!(again.code == 0 && again.stderr.contains("has it already"), "{}", again.stderr);
+    assert!(again.code == 0 && again.stderr.contains("is already up to date"), "{}", again.stderr);
     // Another choice is another change, with a copy of its own.
     let changed = world.run(&["mcp", "install", "claude", "--yes"]);
     assert_eq!(changed.code, 0, "{changed:?}");
@@ -98,7 +98,7 @@ fn every_client_has_its_place() {
     std::fs::write(world.folder.path().join(".cursor/mcp.json"), "{ // mine\n}").unwrap();
     let refused = world.run(&["mcp", "install", "cursor", "--yes"]);
     assert!(refused.code == 2 && refused.stderr.contains("not valid JSON"), "{}", refused.stderr);
-    let pasted = refused.stderr.split_once("enter this there yourself:\n").unwrap().1;
+    let pasted = refused.stderr.split_once("add this entry yourself:\n").unwrap().1;
     let pasted: Value = serde_json::from_str(pasted).unwrap_or_else(|err| panic!("{err}: {pasted}"));
     assert!(pasted["mcpServers"]["gantry"]["command"].is_string(), "{pasted}");
     assert_eq!(
@@ -135,7 +135,7 @@ fn what_is_chosen_is_checked_before_it_is_written() {
     for (flags, parts) in [
         (&["mcp", "--toolset", "nodes"][..], &["unknown toolset", "did you mean \"node\"?"][..]),
         (&["mcp", "--agent", "raeder"], &["unknown agent", "reader"]),
-        (&["mcp", "--tools", "Raed"], &["no tool is called \"Raed\"", "local__Read"]),
+        (&["mcp", "--tools", "Raed"], &["no tool matches \"Raed\"", "local__Read"]),
         (&["--gateway", "http://me:secret@127.0.0.1:1", "mcp"], &["it must not contain a token"]),
         (&["--gateway", "http://127.0.0.1:1?token=secret", "mcp"], &["it must not contain a token"]),
     ] {
@@ -148,8 +148,8 @@ fn what_is_chosen_is_checked_before_it_is_written() {
     }
     let partly = world.run(&["mcp", "--tools", "Read,Raed", "install", "cursor", "--yes"]);
     assert_eq!(partly.code, 0, "{partly:?}");
-    assert!(partly.stderr.contains("warning: no tool is called \"Raed\""), "{partly:?}");
+    assert!(partly.stderr.contains("warning: no tool matches \"Raed\""), "{partly:?}");
     let far = world.run(&["--gateway", "http://127.0.0.1:1", "mcp", "install", "cursor", "--yes"]);
     assert_eq!(far.code, 0, "{far:?}");
-    assert!(far.stderr.contains("set GANTRY_TOKEN, or GANTRY_TOKEN_FILE"), "{far:?}");
+    assert!(far.stderr.contains("GANTRY_TOKEN or GANTRY_TOKEN_FILE"), "{far:?}");
 }

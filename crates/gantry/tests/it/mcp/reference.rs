@@ -54,7 +54,7 @@ fn every_tool_of_server_everything() {
     ];
     check_all(&world, "every", &offered, &calls);
     let held = world.run(&["mcp", "show", "every", "simulate-research-query"]);
-    assert!(held.stdout.contains("it runs only as a task, which is not supported"), "{held:?}");
+    assert!(held.stdout.contains("it runs only as a task, which Gantry does not support"), "{held:?}");
     let structured =
         world.run(&["call", "every__get-structured-content", r#"{"location": "New York"}"#]).json();
     assert!(structured["temperature"].is_number(), "{structured}");

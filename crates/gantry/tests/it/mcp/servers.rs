@@ -145,7 +145,7 @@ fn a_server_is_given_the_usual_few_variables_and_those_it_was_promised() {
     assert_eq!(missing.code, 4, "{missing:?}");
     assert!(missing.stderr.contains("NOT_SET_HERE is not set here"), "{missing:?}");
     let unknown = fake.add(&world, "good", &["--env", "A=secret:NOBODY"]);
-    assert!(unknown.stderr.contains("there is no secret NOBODY"), "{unknown:?}");
+    assert!(unknown.stderr.contains("unknown secret NOBODY"), "{unknown:?}");
     let literal = fake.add(&world, "good", &["--env", "A=plain"]);
     assert_eq!(literal.code, 2, "{literal:?}");
     let ran = fake.add(&world, "good", &["--env", "SHELL", "--env", "API=secret:TOKEN"]);
@@ -236,7 +236,7 @@ fn a_changed_definition_holds_the_tool_until_it_is_accepted() {
     for _ in 0..2 {
         let held = world.run(&["call", "fake__echo", r#"{"text": "a"}"#]);
         assert_eq!(held.code, 3, "{held:?}");
-        assert!(held.stderr.contains("is held"), "{held:?}");
+        assert!(held.stderr.contains("is blocked"), "{held:?}");
         assert!(held.stderr.contains("gantry mcp accept fake echo"), "{held:?}");
     }
     assert_eq!(world.run(&["call", "fake__sleep", r#"{"seconds": 0}"#]).code, 0, "the others work");
@@ -280,13 +280,19 @@ fn one_bad_definition_costs_only_itself() {
     let ran = fake.add(&world, "good", &["--json"]);
     assert_eq!((ran.code, &ran.json()["tools"]), (0, &json!(["echo"])), "{ran:?}");
     let held = ran.json()["held"].to_string();
-    for part in ["is not a schema", "more than once", "has :: in it", "cannot tell it from a::b", "no name"] {
+    for part in [
+        "is not a schema",
+        "more than once",
+        "contains ::",
+        "cannot distinguish its name from a::b",
+        "no name",
+    ] {
         assert!(held.contains(part), "{part}: {held}");
     }
     assert_eq!(world.run(&["call", "fake__echo", r#"{"text": "x"}"#]).stdout, "x");
     let listed = world.run(&["tools", "--toolset", "mcp"]);
     assert!(
-        listed.stderr.contains("MCP server fake: text is held: its inputSchema is not a schema"),
+        listed.stderr.contains("MCP server fake: text is blocked: its inputSchema is not a schema"),
         "{listed:?}"
     );
     let shown = world.run(&["mcp", "show", "fake"]);
@@ -333,7 +339,7 @@ fn what_cannot_be_used_is_named_and_the_rest_works() {
         let fake = Fake::new(&world, "bad");
         let ran = fake.add(&world, mode, &[]);
         assert_eq!(ran.code, 4, "{ran:?}");
-        assert!(ran.stderr.contains("the MCP server bad cannot be used"), "{ran:?}");
+        assert!(ran.stderr.contains("cannot use the MCP server bad"), "{ran:?}");
         assert!(ran.stderr.contains(part), "{ran:?}");
         assert!(fake.all_are_gone());
         assert!(!world.data().join("mcp/bad.json").exists());
@@ -363,7 +369,7 @@ fn names_that_are_taken_are_refused() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let again = fake.add(&world, "good", &[]);
-    assert!(again.code == 2 && again.stderr.contains("--replace takes its place"), "{again:?}");
+    assert!(again.code == 2 && again.stderr.contains("replace it with --replace"), "{again:?}");
     for name in ["local", "gsv", "tool", "Fake", "a__b"] {
         let ran = world.run(&["mcp", "add", name, "--", "true"]);
         assert_eq!(ran.code, 2, "{ran:?}");
@@ -375,7 +381,7 @@ fn names_that_are_taken_are_refused() {
     std::fs::write(&path, before).unwrap();
     let up = Up::start(&world);
     let node = world.run(&["nodes", "add", "fake"]);
-    assert!(node.code != 0 && node.stderr.contains("is an MCP server"), "{node:?}");
+    assert!(node.code != 0 && node.stderr.contains("is the name of an MCP server"), "{node:?}");
     up.add_node(&world, "box", &[]);
     drop(up);
     std::fs::write(&path, with_box).unwrap();
@@ -499,9 +505,9 @@ fn that_a_server_is_confined_is_told_with_what_that_means() {
     assert_eq!(added.code, 0, "{added:?}");
     let above = data.parent().unwrap().display().to_string();
     for part in [
-        "it is confined",
+        "the program is confined",
         &data.display().to_string(),
-        "neither list nor make anything directly in",
+        "cannot list or create entries directly in",
         &above,
         "--unconfined",
     ] {
@@ -509,13 +515,16 @@ fn that_a_server_is_confined_is_told_with_what_that_means() {
     }
     let crashed = Fake::new(&world, "crashed").add(&world, "crash", &[]);
     assert_eq!(crashed.code, 4, "{crashed:?}");
-    for part in ["cannot find the database", "it is confined", "confine = false", "--unconfined"] {
+    for part in ["cannot find the database", "the program is confined", "confine = false", "--unconfined"] {
         assert!(crashed.stderr.contains(part), "{part}: {crashed:?}");
     }
     let free = Fake::new(&world, "free").add(&world, "good", &["--unconfined"]);
     assert!(free.code == 0 && !free.stderr.contains("confined:"), "{free:?}");
     let missing = world.run(&["mcp", "add", "missing", "--", "/nowhere/at-all"]);
-    assert!(missing.code == 4 && !missing.stderr.contains("it is confined"), "it never ran: {missing:?}");
+    assert!(
+        missing.code == 4 && !missing.stderr.contains("the program is confined"),
+        "it never ran: {missing:?}"
+    );
 }
 
 #[test]

@@ -466,18 +466,18 @@ fn a_choice_that_nothing_fits_is_told_at_the_start() {
     let nothing = world.run_with_input(&["mcp", "--tools", "x*,Raed"], "");
     assert_eq!(nothing.code, 2, "{nothing:?}");
     assert_eq!(nothing.stdout, "", "that is the client's");
-    for part in ["no tool is called \"x*\"", "no tool is called \"Raed\"; did you mean read, local__Read"] {
+    for part in ["no tool matches \"x*\"", "no tool matches \"Raed\"; did you mean read, local__Read"] {
         assert!(nothing.stderr.contains(part), "{part}: {nothing:?}");
     }
     let partly = world.run_with_input(&["mcp", "--tools", "Read,x*"], "");
     assert_eq!(partly.code, 0, "{partly:?}");
-    assert!(partly.stderr.contains("warning: no tool is called \"x*\""), "{partly:?}");
+    assert!(partly.stderr.contains("warning: no tool matches \"x*\""), "{partly:?}");
     let fine = world.run_with_input(&["mcp", "--tools", "Read"], "");
     assert_eq!((fine.code, fine.stderr.as_str()), (0, ""), "{fine:?}");
     let _up = Up::start(&world);
     let through = world.run_with_input(&["mcp", "--tools", "laptop__*"], "");
     assert_eq!(through.code, 0, "it may come with a node: {through:?}");
-    assert!(through.stderr.contains("warning: no tool is called \"laptop__*\""), "{through:?}");
+    assert!(through.stderr.contains("warning: no tool matches \"laptop__*\""), "{through:?}");
 }
 
 #[test]

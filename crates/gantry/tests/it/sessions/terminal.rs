@@ -48,7 +48,7 @@ fn a_conversation_at_a_terminal() {
     let world = model.world("autonomy = \"supervised\"");
     let up = Up::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
-    terminal.sees("/help shows the commands");
+    terminal.sees("/help shows commands");
     terminal.sees("> ");
     // Edited, of several lines, and brought back.
     terminal.type_keys("helo\x1b[Dl\r");
@@ -67,9 +67,9 @@ fn a_conversation_at_a_terminal() {
     // A call is asked about where it is typed, and told in a line with how long it took.
     terminal.type_keys("run it\r");
     terminal.sees("\u{2026} Bash");
-    terminal.sees("allow? [y]es, [n]o, [a]lways");
+    terminal.sees("Allow? [y]es, [n]o, [a]lways");
     terminal.type_keys("perhaps\r");
-    terminal.sees("allow? [y]es, [n]o, [a]lways");
+    terminal.sees("Allow? [y]es, [n]o, [a]lways");
     assert!(!world.workspace().join("notes").exists());
     terminal.type_keys("y\r");
     terminal.sees("\u{2713} Bash");
@@ -78,12 +78,12 @@ fn a_conversation_at_a_terminal() {
     assert_eq!(std::fs::read_to_string(world.workspace().join("notes")).unwrap(), "ran\n");
     // Whoever says always says for how long, and how far.
     terminal.type_keys("run it\r");
-    terminal.sees("allow? [y]es, [n]o, [a]lways");
+    terminal.sees("Allow? [y]es, [n]o, [a]lways");
     terminal.type_keys("a 8 hours\r");
-    terminal.sees("allow? [y]es, [n]o, [a]lways");
+    terminal.sees("Allow? [y]es, [n]o, [a]lways");
     terminal.type_keys("a 8h any\r");
     terminal.sees("only this exact call can be allowed");
-    terminal.sees("allow? [y]es, [n]o, [a]lways");
+    terminal.sees("Allow? [y]es, [n]o, [a]lways");
     terminal.type_keys("a 8h\r");
     terminal.sees("\u{2713} Bash");
     terminal.sees("heard <");
@@ -114,7 +114,7 @@ fn calls_side_by_side_are_asked_about_one_after_the_other() {
     terminal.sees("> ");
     terminal.type_keys("run both\r");
     for _ in 0..2 {
-        terminal.sees("allow? [y]es, [n]o, [a]lways");
+        terminal.sees("Allow? [y]es, [n]o, [a]lways");
         // The second question is there before the first is answered.
         std::thread::sleep(Duration::from_millis(300));
         terminal.type_keys("y\r");
@@ -145,7 +145,7 @@ fn an_interrupt_stops_the_run_and_another_one_leaves() {
     terminal.type_keys("never mind\x03");
     std::thread::sleep(Duration::from_millis(200));
     terminal.type_keys("\x03");
-    terminal.sees("Ctrl-C again leaves");
+    terminal.sees("Press Ctrl-C again to quit");
     terminal.type_keys("\x03");
     terminal.ends();
     model.check();
@@ -238,7 +238,7 @@ fn a_chat_works_where_it_is_started() {
     // The conversation moves with its user, and says so.
     let mut terminal = Terminal::open(&world, "chat --session one");
     terminal.sees(world.workspace().to_str().unwrap());
-    terminal.sees(&format!("(before: {}", elsewhere.display()));
+    terminal.sees(&format!("(previously {}", elsewhere.display()));
     terminal.type_keys("\x04");
     terminal.ends();
     chat("one", &world.workspace());
