@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::approval::Approver;
-use crate::implied::Asked;
-use crate::labels::Label;
-use crate::policy::Policy;
+use crate::gate::approval::Approver;
+use crate::policy::{Asked, Policy};
 use crate::registry::ToolScope;
-use crate::user_asking::UserAsker;
+use crate::tool::Label;
+
+pub(crate) mod user_asking;
+
+use user_asking::UserAsker;
 
 /// Who is calling.
 #[derive(Debug, Clone, PartialEq, Eq)]

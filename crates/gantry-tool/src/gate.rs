@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::approval;
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
-use crate::budget;
 use crate::call::{Call, Surface};
-use crate::envelope;
 use crate::error::{Refusal, RefusalCode, ToolError, Violation};
-use crate::labels::{Label, injection_warning};
-use crate::mask::Masker;
 use crate::metrics::{Metrics, Status};
 use crate::policy::{Decision, Policy, Verdict};
-use crate::redact::{self, bounded_text};
 use crate::registry::Registry;
 use crate::results::ResultStore;
+use crate::results::budget;
+use crate::results::envelope;
+use crate::text::injection::injection_warning;
+use crate::text::mask::Masker;
+use crate::text::redact::{self, bounded_text};
+use crate::tool::Label;
 use crate::tool::{Reply, Tool, Toolset};
 
 use decide::Judged;
@@ -568,6 +568,7 @@ fn warning_in(value: &Value) -> Option<String> {
     }
 }
 
+pub(crate) mod approval;
 mod decide;
 mod denied;
 mod dispatch;

@@ -4,6 +4,9 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) mod budget;
+pub(crate) mod envelope;
+
 /// The name under which a result is kept.
 pub type Handle = String;
 

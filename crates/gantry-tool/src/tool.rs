@@ -1,202 +1,41 @@
 //! A tool: a named function with two schemas, made from its types. Running one is the gate's alone.
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::attributes::Attributes;
 use crate::call::{Call, Ctx};
-use crate::convert::convert;
-use crate::described::{plain_schema, plain_text};
-use crate::effect::Effect;
 use crate::error::{ToolError, Violation};
-use crate::implied::Implied;
-use crate::labels::Label;
-use crate::locations::Locations;
-use crate::schema;
+use crate::policy::Implied;
 
-/// A group of tools from one design, with one result shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Toolset {
-    Node,
-    Native,
-    Guarded,
-    Basic,
-    Assistant,
-    /// What Gantry itself offers beside the five designs: reading kept results.
-    Gantry,
-    /// Tools of MCP servers, which others have written.
-    Mcp,
-}
+pub(crate) mod attributes;
+mod capability;
+pub(crate) mod convert;
+mod described;
+pub(crate) mod effect;
+mod label;
+pub(crate) mod locations;
+pub(crate) mod published_schema;
+mod reply;
+pub(crate) mod schema;
+mod toolset;
+mod touch;
 
-impl Toolset {
-    pub const ALL: [Toolset; 7] = [
-        Toolset::Node,
-        Toolset::Native,
-        Toolset::Guarded,
-        Toolset::Basic,
-        Toolset::Assistant,
-        Toolset::Gantry,
-        Toolset::Mcp,
-    ];
-
-    pub fn from_name(name: &str) -> Option<Toolset> {
-        Toolset::ALL.into_iter().find(|toolset| toolset.name() == name)
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Toolset::Node => "node",
-            Toolset::Native => "native",
-            Toolset::Guarded => "guarded",
-            Toolset::Basic => "basic",
-            Toolset::Assistant => "assistant",
-            Toolset::Gantry => "gantry",
-            Toolset::Mcp => "mcp",
-        }
-    }
-}
-
-impl Toolset {
-    /// Whether its design calls counts and times numbers, so that a fraction is rounded and not refused.
-    fn has_fractions(self) -> bool {
-        matches!(self, Toolset::Node | Toolset::Native | Toolset::Guarded | Toolset::Assistant)
-    }
-}
-
-/// What a node can do, as reported to a gateway and used to decide which skills fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Capability {
-    #[serde(rename = "filesystem.list")]
-    FilesystemList,
-    #[serde(rename = "filesystem.read")]
-    FilesystemRead,
-    #[serde(rename = "filesystem.write")]
-    FilesystemWrite,
-    #[serde(rename = "filesystem.edit")]
-    FilesystemEdit,
-    #[serde(rename = "text.search")]
-    TextSearch,
-    #[serde(rename = "shell.exec")]
-    ShellExec,
-}
-
-impl Capability {
-    pub const ALL: [Capability; 6] = [
-        Capability::FilesystemList,
-        Capability::FilesystemRead,
-        Capability::FilesystemWrite,
-        Capability::FilesystemEdit,
-        Capability::TextSearch,
-        Capability::ShellExec,
-    ];
-
-    pub fn from_id(id: &str) -> Option<Capability> {
-        Capability::ALL.into_iter().find(|capability| capability.id() == id)
-    }
-
-    pub fn id(self) -> &'static str {
-        match self {
-            Capability::FilesystemList => "filesystem.list",
-            Capability::FilesystemRead => "filesystem.read",
-            Capability::FilesystemWrite => "filesystem.write",
-            Capability::FilesystemEdit => "filesystem.edit",
-            Capability::TextSearch => "text.search",
-            Capability::ShellExec => "shell.exec",
-        }
-    }
-}
-
-/// Why nobody can say what a call would touch.
-#[derive(Debug)]
-pub(crate) enum Unjudged {
-    /// The input breaks its schema after all.
-    Invalid(Violation),
-    Unknown(String),
-}
-
-impl From<Violation> for Unjudged {
-    fn from(violation: Violation) -> Unjudged {
-        Unjudged::Invalid(violation)
-    }
-}
-
-/// A path a call is about to touch, as resolved by the file engine: links followed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Touch {
-    pub path: PathBuf,
-    pub access: Access,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    Read,
-    Write,
-}
-
-impl Touch {
-    pub fn read(path: PathBuf) -> Self {
-        Touch { path, access: Access::Read }
-    }
-
-    pub fn write(path: PathBuf) -> Self {
-        Touch { path, access: Access::Write }
-    }
-}
-
-/// What a tool answers: an object, or plain text.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
-    Json(Value),
-    Text(String),
-}
-
-impl Reply {
-    /// The reply as bytes of the form every surface shows: compact JSON, or the text itself.
-    pub fn to_text(&self) -> String {
-        match self {
-            Reply::Json(value) => value.to_string(),
-            Reply::Text(text) => text.clone(),
-        }
-    }
-}
-
-/// Plain text as a tool's whole output.
-#[derive(Debug)]
-pub struct Text(pub String);
-
-/// A tool's output type: anything with a schema, or [`Text`].
-pub trait IntoReply: Send + 'static {
-    fn schema() -> Option<Value>;
-    fn into_reply(self) -> Result<Reply, serde_json::Error>;
-}
-
-impl<T: Serialize + JsonSchema + Send + 'static> IntoReply for T {
-    fn schema() -> Option<Value> {
-        Some(schema::of_output::<T>())
-    }
-
-    fn into_reply(self) -> Result<Reply, serde_json::Error> {
-        Ok(Reply::Json(serde_json::to_value(self)?))
-    }
-}
-
-impl IntoReply for Text {
-    fn schema() -> Option<Value> {
-        None
-    }
-
-    fn into_reply(self) -> Result<Reply, serde_json::Error> {
-        Ok(Reply::Text(self.0))
-    }
-}
+use attributes::Attributes;
+pub use capability::Capability;
+use convert::convert;
+use described::{plain_schema, plain_text};
+use effect::Effect;
+pub use label::Label;
+use locations::Locations;
+pub use reply::{IntoReply, Reply, Text};
+pub use toolset::Toolset;
+pub(crate) use touch::Unjudged;
+pub use touch::{Access, Touch};
 
 type RunFuture = Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>;
 type Run = Arc<dyn Fn(Arc<Call>, Value) -> RunFuture + Send + Sync>;

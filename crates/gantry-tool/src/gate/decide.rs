@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Gate;
 use crate::call::Call;
 use crate::error::Violation;
-use crate::implied::{Asked, Implied};
+use crate::policy::{Asked, Implied};
 use crate::policy::{Decision, Request, Subject, Verdict};
 use crate::registry::ToolScope;
 use crate::tool::{Tool, Unjudged};

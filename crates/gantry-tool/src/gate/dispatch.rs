@@ -10,9 +10,9 @@ use super::fan_out::Results;
 use super::{Answer, Gate, Outcome};
 use crate::call::{Call, Findings};
 use crate::error::{Refusal, RefusalCode, Violation};
-use crate::multi_node::NODE_ARGUMENT;
-use crate::nearest::nearest;
+use crate::registry::multi_node::NODE_ARGUMENT;
 use crate::registry::{NodeState, OnNode, default_among, never_connected, node_and_name};
+use crate::text::nearest::nearest;
 use crate::tool::{Reply, Tool, Touch};
 
 /// Machines that work on one fanned-out call at the same time.

@@ -12,13 +12,13 @@ use crate::audit::{Durability, Phase};
 use crate::call::{Autonomy, Call, Ctx, Principal, Surface};
 use crate::error::{RefusalCode, ToolError};
 use crate::gate::{Answer, Gate, GateParts};
-use crate::labels::Label;
-use crate::mask::Masker;
+use crate::policy::sensitive::SensitivePaths;
 use crate::policy::{Decision, Policy, Rule};
 use crate::registry::{Registry, ToolScope};
 use crate::results::ResultStore;
-use crate::sensitive::SensitivePaths;
 use crate::testing::{MemoryAudit, MemoryResults, call, call_as, echo_tool, gate};
+use crate::text::mask::Masker;
+use crate::tool::Label;
 use crate::tool::{Capability, RemoteTool, Reply, Text, Tool, Toolset, Touch};
 
 /// Does as it is told.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use globset::GlobMatcher;
 
-use super::{RegistryError, bare_name, canonical_name, is_published_as};
-use crate::attributes::Property;
-use crate::effect::Effect;
+use super::RegistryError;
+use super::names::{bare_name, canonical_name, is_published_as};
+use crate::tool::attributes::Property;
+use crate::tool::effect::Effect;
 use crate::tool::{Tool, Toolset};
 
 /// Which tools are visible: an allow list and a deny list of names, globs (`local__*`), toolsets (`node`), effects

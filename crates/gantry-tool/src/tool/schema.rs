@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Number, Value};
 
 use crate::error::Violation;
-use crate::nearest::nearest;
+use crate::text::nearest::nearest;
 pub use cost::too_costly;
 
 /// Steps back of one search with a pattern that cannot be searched for in linear time.

@@ -2,8 +2,8 @@
 //! attributes, so that none of them needs a list of names. A tool that declares nothing gets the cautious reading: it is
 //! offered to nobody by default, needs a machine, and is never called twice for one step.
 
-use crate::effect::Effect;
 use crate::tool::Tool;
+use crate::tool::effect::Effect;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Attributes {

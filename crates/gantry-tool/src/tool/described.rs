@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::invisible::without_hidden;
+use crate::text::invisible::without_hidden;
 
 /// A description without what controls a terminal, reverses text or cannot be seen.
 pub(crate) fn plain_text(text: &str) -> String {

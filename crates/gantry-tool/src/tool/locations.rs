@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::convert::convert;
 use crate::error::Violation;
+use crate::tool::convert::convert;
 use crate::tool::{Access, Tool, Touch};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

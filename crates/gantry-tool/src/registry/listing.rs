@@ -2,9 +2,9 @@
 
 use gantry_protocol::ToolInfo;
 
-use crate::attributes::Property;
-use crate::multi_node::SharedTool;
 use crate::registry::View;
+use crate::registry::multi_node::SharedTool;
+use crate::tool::attributes::Property;
 use crate::tool::{Tool, Toolset};
 
 impl Tool {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use memchr::memmem;
 use serde_json::{Map, Value};
 
-use crate::known_secrets::{KnownSecrets, base64_forms};
+use crate::text::known_secrets::{KnownSecrets, base64_forms};
 
 const MASK: &str = "[masked]";
 

@@ -1,18 +1,8 @@
-//! Where a result comes from, and a scan that warns of text addressed to a model. The scan never hides anything.
+//! Warns of text that reads like instructions to a model. The scan never hides anything.
 
 use std::sync::OnceLock;
 
 use regex::RegexSet;
-use serde::{Deserialize, Serialize};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Label {
-    /// Content that others may have written.
-    Untrusted,
-    /// The owner's own data.
-    Private,
-}
 
 /// Only this much of each end is scanned: a warning is not worth a pass over gigabytes.
 const SCAN_BYTES: usize = 256 * 1024;

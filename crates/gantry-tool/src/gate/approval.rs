@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::call::{Autonomy, Call};
-use crate::mask::Masker;
 use crate::policy::{Decision, Verdict};
-use crate::redact;
+use crate::text::mask::Masker;
+use crate::text::redact;
 use crate::tool::Tool;
 
 /// How long somebody may think about it, unless the approver gives them more or less time.

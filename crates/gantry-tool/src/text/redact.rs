@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use crate::error::Refusal;
-use crate::mask::Masker;
+use crate::text::mask::Masker;
 
 /// Longer strings stand in the log as their beginning, length and hash.
 const STRING_CHARS: usize = 512;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use memchr::memmem;
 
-use crate::mask::{SHORTEST_SECRET, mask_found};
+use crate::text::mask::{SHORTEST_SECRET, mask_found};
 
 /// Values that do not change. What is needed to find them is made when it is first needed.
 #[derive(Debug, Default)]
