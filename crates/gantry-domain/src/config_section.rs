@@ -15,6 +15,12 @@ pub trait ConfigSection: Send + Sync {
         Vec::new()
     }
 
+    /// Whether a change of the section needs a restart of the gateway. A section whose domain applies changes in
+    /// `Domain::apply_config` returns false.
+    fn needs_restart(&self) -> bool {
+        true
+    }
+
     /// Paths in which `~` and links are resolved when the configuration is loaded.
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()

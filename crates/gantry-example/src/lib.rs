@@ -42,6 +42,10 @@ impl ConfigSection for ExampleConfig {
         let message = "must be between 1 and 100".to_owned();
         step.map(|_| Violation { path: format!("{at}.step"), message }).into_iter().collect()
     }
+
+    fn needs_restart(&self) -> bool {
+        false
+    }
 }
 
 /// What all parts of the domain share.

@@ -11,7 +11,7 @@ use gantry_store::Database;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, read_at_start};
+use crate::config::{Config, changes_that_need_restart};
 use crate::environment::Environment;
 use crate::models::{NO_MODEL, configured, describe, found};
 use crate::spending::Spending;
@@ -122,7 +122,7 @@ impl AgentModels {
     fn needs_restart(&self) -> Vec<String> {
         let Ok(mut now) = self.environment.layers.load() else { return Vec::new() };
         now.resolve_paths(|path| self.environment.resolve(path));
-        read_at_start(&self.started_with, &now)
+        changes_that_need_restart(&self.started_with, &now)
     }
 
     async fn ask(

@@ -79,7 +79,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ConfigArgs) 
 
 /// Says what was done, and whether it counts yet.
 fn changed(environment: &Environment, output: &Output, key: &str, done: &str) {
-    let waits = GatewayLock::running(&environment.data).is_some() && !config::counts_at_once(key);
+    let waits = GatewayLock::running(&environment.data).is_some() && config::needs_restart(key);
     output.done(&match waits {
         true => format!("{done}. Restart the gateway to apply this change."),
         false => done.to_owned(),
