@@ -48,7 +48,7 @@ impl ConfigSection for ExampleConfig {
     }
 }
 
-/// What all parts of the domain share.
+/// The state that all parts of the domain share.
 struct Counter {
     count: AtomicI64,
     /// How often the worker has run.

@@ -1,4 +1,4 @@
-//! What the audit log records. `gantry-store` keeps it; this crate only says what a line holds and when.
+//! The records of the audit log, and when they must be on disk. `gantry-store` writes them.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,11 @@ use gantry_protocol::push_string;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One line: what is about to happen, or what came of it.
+/// One line of the log: a call that begins, ends or is refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRecord {
-    /// The same for both lines of a call.
+    /// The id of the call. Both of its lines have it.
     pub call: String,
     pub phase: Phase,
     pub principal: Cow<'static, str>,
@@ -76,11 +76,11 @@ impl AuditRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// About to run.
+    /// The tool is about to run.
     Begin,
-    /// What came of it.
+    /// The tool has run.
     End,
-    /// Never ran: denied, invalid, unknown.
+    /// The tool did not run: the call was denied, invalid or unknown.
     Refused,
 }
 
@@ -100,8 +100,8 @@ pub enum Durability {
     Now,
     /// Written before `append` returns, on disk within 50 ms.
     Soon,
-    /// Written before the next line or within a few milliseconds, on disk within 50 ms: for calls that change nothing. The
-    /// line before such a call is written when appending the one after it returns: who hears the answer is on record.
+    /// Written before the next line or within a few milliseconds, on disk within 50 ms. For calls that change nothing:
+    /// appending the last line of a call also writes its first line, so the read is on record before the answer.
     Later,
 }
 
@@ -109,15 +109,15 @@ pub enum Durability {
 pub trait AuditSink: Send + Sync {
     fn append(&self, record: AuditRecord, durability: Durability) -> Result<(), AuditError>;
 
-    /// Does what appending has put off; for a moment in which nobody waits.
+    /// Writes deferred lines. Call it when no caller waits.
     fn settle(&self) {}
 
-    /// Puts everything appended on disk.
+    /// Writes all appended lines to disk.
     fn flush(&self) -> Result<(), AuditError>;
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the audit log cannot be written: {0}")]
+#[error("cannot write the audit log: {0}")]
 pub struct AuditError(pub String);
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_written_as_it_is_read() {
+    fn text_equals_the_serialised_record() {
         let whole = AuditRecord {
             call: "c".into(),
             phase: Phase::Begin,

@@ -1,4 +1,5 @@
-//! Who may do what: ordered rules, first match wins, then the defaults. Pure: no files, no clock.
+//! `Policy` decides whether a call runs: closed paths, then ordered rules (the first match wins), then defaults. It reads
+//! no files and no clock.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use sensitive::SensitivePaths;
 use verdict::SUPERVISED;
 pub use verdict::Verdict;
 
-/// The stricter is the greater.
+/// Ordered by strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
@@ -36,16 +37,16 @@ pub enum Decision {
 pub struct Policy {
     rules: Arc<[Rule]>,
     sensitive: Arc<SensitivePaths>,
-    /// Closed to every tool and every principal, whatever the rules say.
+    /// Paths that are closed to every tool and every principal. No rule can open them.
     closed: Arc<[std::path::PathBuf]>,
 }
 
-/// A tool, as far as rules and defaults look at it.
+/// The properties of a tool that rules and defaults use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
     pub(crate) toolset: Toolset,
-    /// It can change or reach things.
+    /// Whether the tool can change something or reach the network.
     pub(crate) acts: bool,
 }
 
@@ -75,8 +76,7 @@ impl Policy {
     /// Closed paths, then the configured rules in order, then the defaults.
     pub(crate) fn decide(&self, request: &Request<'_>) -> Verdict {
         if let Some(touch) = request.touches.iter().find(|touch| self.is_closed(touch)) {
-            let reason =
-                format!("{} belongs to Gantry itself and is closed to every tool", touch.path.display());
+            let reason = format!("{} belongs to Gantry and is closed to every tool", touch.path.display());
             return Verdict::new(Decision::Deny, "closed-data-directory", reason);
         }
         let touched = request.touches.iter().find(|touch| self.sensitive.contains(&touch.path));
@@ -84,13 +84,13 @@ impl Policy {
             let by_rule = self.ruled(request, agent, touched.is_some());
             by_rule.unwrap_or_else(|| default_verdict(request.call, request.subject, touched))
         };
-        // Who acts for another is bound by the rules of both.
+        // A call on behalf of another agent obeys the rules of both.
         let verdict =
             request.call.policy_agents.iter().map(judge).fold(judge(&request.call.agent), Verdict::stricter);
         Verdict { sensitive: touched.is_some(), ..verdict }
     }
 
-    /// What the first rule that matches says.
+    /// The verdict of the first rule that matches.
     fn ruled(&self, request: &Request<'_>, agent: &String, sensitive: bool) -> Option<Verdict> {
         let rule = self.rules.iter().find(|rule| rule.matches(request, agent, sensitive))?;
         Some(Verdict::new(rule.decision, &rule.name, &rule.reason))
@@ -103,7 +103,7 @@ impl Policy {
         agents.filter_map(|agent| self.ruled(request, agent, sensitive)).reduce(Verdict::stricter)
     }
 
-    /// The names of the rules that are about one node by its id: they do not follow it to another.
+    /// The names of the rules that name this node by its id. They do not follow a node that is renamed.
     pub fn rules_about_node(&self, node: &str) -> Vec<&str> {
         let prefix = format!("{node}__");
         let is_about = |rule: &&Rule| rule.tool.iter().any(|tool| tool.glob().glob().starts_with(&prefix));
@@ -143,8 +143,9 @@ fn default_verdict(call: &Call, subject: Subject<'_>, sensitive: Option<&Touch>)
         && principal == PrincipalKind::Client
         && SensitivePaths::is_of_a_process(&touch.path)
     {
-        // Tokens that are worth more than the caller's: the sandbox keeps shells from it, too.
-        let reason = format!("{} is another program's, and the operator's to read", touch.path.display());
+        // Such a file may hold tokens with more rights than the caller's. The sandbox hides it from shells too.
+        let reason =
+            format!("{} belongs to another program, and only the operator may read it", touch.path.display());
         return Verdict::new(Decision::Deny, "other-programs", reason);
     }
     if let Some(touch) = sensitive

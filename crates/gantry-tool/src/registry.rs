@@ -1,4 +1,4 @@
-//! The list of tools, and scoped views of it. A registry can name and find tools; running one is the gate's.
+//! `Registry` is the list of tools. It finds tools by name and makes scoped views. Only the gate can run a tool.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -37,7 +37,7 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Inner {
     entries: RwLock<Entries>,
-    /// How often the list was changed.
+    /// Counts the changes of the list.
     changes: watch::Sender<u64>,
 }
 
@@ -45,13 +45,13 @@ struct Inner {
 pub enum RegistryError {
     #[error("a tool named {0} is already registered")]
     Duplicate(String),
-    #[error("{name} cannot be told from {other}, which is there already")]
+    #[error("{name} looks the same to clients as {other}, which is already registered")]
     Shadows { name: String, other: String },
-    #[error("{0} has :: in its name, which is how Gantry's own tools are spelled")]
+    #[error("{0} has :: in its name, which is reserved for Gantry's own tools")]
     Colons(String),
-    #[error("\"{0}\" is the name of a node already; nodes and MCP servers share their names")]
+    #[error("\"{0}\" is already the name of a node; nodes and MCP servers share one namespace")]
     IsNode(String),
-    #[error("{pattern:?} is neither a name, a glob nor a toolset: {reason}")]
+    #[error("{pattern:?} is not a valid tool selector: {reason}")]
     Selector { pattern: String, reason: String },
 }
 
@@ -66,7 +66,7 @@ impl Registry {
         })
     }
 
-    /// Registers the tool, in place of one with the same name if there is one, which is returned.
+    /// Registers the tool and returns the tool of the same name that it replaces.
     pub fn replace(&self, tool: Tool) -> Option<Arc<Tool>> {
         self.change(|entries| entries.tools.insert(tool.name().to_owned(), Arc::new(tool)))
     }
@@ -80,7 +80,7 @@ impl Registry {
         });
     }
 
-    /// Registers all tools of a node in place of those it had, and says how it is.
+    /// Sets the state of a node and replaces all of its tools.
     pub fn set_node(&self, node: &str, state: NodeState, tools: Vec<Tool>) {
         self.change(|entries| {
             entries.drop_tools_of(node);
@@ -91,14 +91,14 @@ impl Registry {
         });
     }
 
-    /// Sets this program's own definitions of node tools, under their bare names. Tools of nodes that come later and have
-    /// one of these names get its attributes. All others count as having every effect.
+    /// Sets this program's own definitions of node tools, under their bare names. A node tool with one of these names gets
+    /// its attributes. All others count as having every effect.
     pub fn set_standard_node_tools(&self, tools: Vec<Tool>) {
         let by_name = tools.into_iter().map(|tool| (tool.name().to_owned(), tool)).collect();
         self.change(|entries| entries.standard_node_tools = Arc::new(by_name));
     }
 
-    /// Its tools stay: a machine that is away is still known.
+    /// Sets the state of a node and keeps its tools, also while it is offline.
     pub fn set_node_state(&self, node: &str, state: NodeState) {
         self.change(|entries| entries.nodes.insert(node.to_owned(), state));
     }
@@ -110,8 +110,7 @@ impl Registry {
         });
     }
 
-    /// Registers all tools of an MCP server in place of those it had. One that could be taken for another tool is left
-    /// out, and why is returned.
+    /// Replaces all tools of an MCP server. A tool that looks like another one is left out, and the reason is returned.
     pub fn set_server(&self, server: &str, tools: Vec<Tool>) -> Vec<RegistryError> {
         self.change(|entries| {
             entries.drop_server(server);
@@ -150,7 +149,7 @@ impl Registry {
         self.read().servers.contains(name)
     }
 
-    /// Told whenever tools or nodes come, go or change.
+    /// Signals every change of tools and nodes.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
     }
@@ -168,7 +167,7 @@ impl Registry {
         self.view(&ToolScope::default()).entries()
     }
 
-    /// The tools a scope lets through.
+    /// The tools that a scope allows.
     pub fn view(&self, scope: &ToolScope) -> View {
         let entries = self.read();
         let tools = entries.tools.iter().filter(|(_, tool)| scope.allows(tool));
@@ -181,23 +180,24 @@ impl Registry {
         self.inner.entries.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn change<T>(&self, make: impl FnOnce(&mut Entries) -> T) -> T {
-        let made = make(&mut self.inner.entries.write().unwrap_or_else(std::sync::PoisonError::into_inner));
+    fn change<T>(&self, change: impl FnOnce(&mut Entries) -> T) -> T {
+        let result =
+            change(&mut self.inner.entries.write().unwrap_or_else(std::sync::PoisonError::into_inner));
         self.inner.changes.send_modify(|changes| *changes += 1);
-        made
+        result
     }
 
-    /// The tool of that name if the scope lets it through. The gate's way: it copies nothing.
+    /// The tool of that name, if the scope allows it. The gate uses this, because it copies no list.
     pub(crate) fn resolve(&self, scope: &ToolScope, name: &str) -> Option<Arc<Tool>> {
         self.read().lookup(name, None, |tool| scope.allows(tool))
     }
 
-    /// As [`Registry::resolve`], on the call's default node where the name is a bare one.
+    /// As [`Registry::resolve`]. A bare name means the call's default node.
     pub(crate) fn resolve_for(&self, call: &Call, name: &str) -> Option<Arc<Tool>> {
         self.read().lookup(name, call.default_node.as_deref(), |tool| call.scope.allows(tool))
     }
 
-    /// The machines that have a tool of this bare name, for a scope. `None` when the name is no such name.
+    /// The nodes that have a tool of this bare name in the scope. `None` when it is not the bare name of a node tool.
     pub(crate) fn nodes_with(&self, scope: &ToolScope, name: &str) -> Option<Vec<OnNode>> {
         let entries = self.read();
         if entries.by_name(name).is_some() {
@@ -207,8 +207,7 @@ impl Registry {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Machines that were let in and have never come, whose tools nobody knows. Those that a scope closes in any case are
-    /// left out.
+    /// Nodes that never connected, so that their tools are unknown. Nodes that the scope excludes are left out.
     pub(crate) fn never_here(&self, scope: &ToolScope, bare: &str) -> Vec<(String, NodeState)> {
         let entries = self.read();
         let standard = entries.standard_node_tools.get(bare);

@@ -1,5 +1,5 @@
-//! What the gate does to text: it masks secrets, shortens inputs for the audit log, and finds characters and
-//! orders that are meant for a model and not for a person.
+//! Text processing of the gate: masks secrets, redacts inputs, removes invisible characters, finds prompt injections
+//! and near spellings.
 
 pub(crate) mod injection;
 pub(crate) mod invisible;

@@ -53,7 +53,7 @@ async fn a_file_that_a_rule_is_against_keeps_its_directory_from_being_sent() {
         ("local:tree", "b:copy", "zz/secret.txt: denied: because (rule on Read)"),
         ("gsv:tree", "b:copy", "secret: denied: because (rule on gsv__ReadFile)"),
         ("a:kept", "b:copy", "keep/file: denied: because (rule on b__Write)"),
-        ("a:kept", "gsv:copy", "keep/file: approval needed, and parts are not asked for"),
+        ("a:kept", "gsv:copy", "keep/file: approval needed, and parts of a directory cannot be approved"),
         ("a:tree/zz/secret.txt", "b:copy", "denied: because (rule on Read)"),
         ("a:plain", "b:keep/x", "denied: because (rule on b__Write)"),
     ] {

@@ -1,4 +1,4 @@
-//! Asking the user something in the middle of a call. Whoever runs the call knows whether somebody is there.
+//! Questions to the user during a call. The surface that runs the call decides whether a user can be asked.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 pub use gantry_protocol::UserQuestion;
 
-/// One answer for each question; none when nobody gave one.
+/// One answer for each question. `None` when the user did not answer.
 pub type UserAnswers = Option<Vec<String>>;
 pub type UserAnswersFuture = Pin<Box<dyn Future<Output = UserAnswers> + Send>>;
 

@@ -1,5 +1,5 @@
-//! Asking somebody before a call runs. The gate asks, whoever is on the other side of a surface answers, and everything but
-//! a clear yes is a no.
+//! Approval before a call runs. The gate asks through the surface, a person answers, and anything but a clear yes denies
+//! the call.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,33 +14,33 @@ use crate::text::mask::Masker;
 use crate::text::redact;
 use crate::tool::Tool;
 
-/// How long somebody may think about it, unless the approver gives them more or less time.
+/// The time for an answer, unless the approver sets another.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 
-/// What somebody is asked to allow.
+/// The question: a call that needs approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
     pub tool: String,
-    /// The rule that asks, and why.
+    /// The rule that requires approval.
     pub rule: String,
     pub reason: String,
-    /// As it would be recorded: secrets masked, long values shortened.
+    /// The input with secrets masked and long values shortened.
     pub input: Value,
-    /// Tells this call from every other, down to the last byte of its input.
+    /// A hash over caller, tool, rule and the whole input. It identifies the call.
     pub fingerprint: String,
 }
 
-/// What came of asking.
+/// The answer to an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {
     Allowed,
-    /// Why not: somebody said no, or could not be asked.
+    /// The reason: a person said no, or nobody could be asked.
     Denied(String),
 }
 
 pub type ConsentFuture = Pin<Box<dyn Future<Output = Consent> + Send>>;
 
-/// Asks somebody. Dropping the future takes the question back.
+/// Asks for approval. Dropping the future withdraws the question.
 #[derive(Clone)]
 pub struct Approver {
     ask: Arc<dyn Fn(Approval) -> ConsentFuture + Send + Sync>,
@@ -56,7 +56,7 @@ impl Approver {
         Approver { ask: Arc::new(move |approval| Box::pin(ask(approval))), limit: ANSWER_LIMIT }
     }
 
-    /// The same, with so much time for an answer.
+    /// Sets the time for an answer.
     pub fn within(self, limit: Duration) -> Approver {
         Approver { limit, ..self }
     }
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Approver {
     }
 }
 
-/// The verdict on a call once somebody was asked about it, if its rule asks and there is somebody.
+/// Asks for approval if the verdict requires it and there is an approver. Returns the verdict after the answer.
 pub(crate) async fn settle(
     masker: &Masker,
     call: &Call,
@@ -93,7 +93,7 @@ pub(crate) async fn settle(
     let limit = until_deadline.unwrap_or(approver.limit).min(approver.limit);
     let consent = tokio::select! {
         biased;
-        () = call.cancel.cancelled() => Consent::Denied("the call was cancelled before anybody answered".into()),
+        () = call.cancel.cancelled() => Consent::Denied("the call was cancelled before anyone answered".into()),
         answered = tokio::time::timeout(limit, approver.ask(approval)) => {
             answered.unwrap_or_else(|_| Consent::Denied("nobody answered in time".into()))
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_no_says_whose_and_by_which_rule() {
+    async fn denial_names_the_reason_and_the_rule() {
         let (answer, lines) =
             check(answering(Consent::Denied("the user said no".into())), Autonomy::Supervised).await;
         let error = answer.unwrap_err()["error"].clone();
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_waited_for_forever_and_silence_is_no() {
+    async fn missing_answer_denies_after_the_timeout() {
         let silent = Some(Approver::new(|_| std::future::pending()));
         let (answer, _) = check(silent, Autonomy::Supervised).await;
         assert!(answer.unwrap_err().to_string().contains("nobody answered in time"));
     }
 
     #[tokio::test]
-    async fn without_anybody_to_ask_and_for_autonomous_agents_it_is_denied() {
+    async fn call_without_an_approver_is_refused() {
         let (answer, _) = check(None, Autonomy::Supervised).await;
         assert_eq!(answer.unwrap_err()["error"]["code"], "approval_needed");
     }

@@ -1,5 +1,5 @@
-//! Calls that another one amounts to. A transfer reads at one end and writes at the other: what policy says of that read and
-//! of that write binds the transfer too.
+//! Implied calls. A transfer reads at one end and writes at the other, so the policy for that read and that write applies
+//! to the transfer too.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::error::Refusal;
 use crate::policy::{Decision, Policy, Request, Rule, Subject, Verdict};
 use crate::tool::{Access, Toolset, Touch};
 
-/// A call of a tool for one path, which nobody makes but which takes place.
+/// A call of a tool for one path that another call implies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Implied {
     tool: String,
@@ -19,7 +19,7 @@ pub struct Implied {
     touches: Vec<Touch>,
 }
 
-/// A question that was asked about a call: by which rule, of which tool.
+/// A question about an implied call: the tool, and the rule that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     pub tool: String,
@@ -31,7 +31,7 @@ impl Implied {
         Implied { tool: tool.into(), toolset, access, input: json!({ "path": path }), touches: Vec::new() }
     }
 
-    /// It touches a path of a machine.
+    /// Adds a path that the call touches.
     pub fn touching(mut self, touch: Touch) -> Implied {
         self.touches.push(touch);
         self
@@ -51,28 +51,28 @@ impl Implied {
 }
 
 impl Policy {
-    /// What is said of a call that `call` amounts to.
+    /// The verdict on a call that `call` implies.
     pub(crate) fn decide_implied(&self, call: &Call, implied: &Implied) -> Verdict {
         self.decide(&implied.request(call))
     }
 
-    /// Why a call that `call` amounts to cannot be, unless it is allowed or somebody has said yes to it.
+    /// Returns the refusal of an implied call, unless it is allowed or approved.
     pub fn refuses(&self, call: &Call, implied: &Implied) -> Option<Refusal> {
         let verdict = self.decide_implied(call, implied);
         is_against(call, implied, &verdict).then(|| verdict.refusal(call))
     }
 
-    /// The same by the configured rules alone. For files of a directory that was judged by itself: what is sensitive among
-    /// them is for the machine to leave out that walks it.
+    /// As [`Policy::refuses`], by the configured rules alone. For the files of a directory that policy has decided on: the
+    /// machine that walks it skips the sensitive ones.
     pub fn rules_refuse(&self, call: &Call, implied: &Implied) -> Option<Refusal> {
         let verdict = self.decide_by_rules(&implied.request(call))?;
         is_against(call, implied, &verdict).then(|| verdict.refusal_of_part(call))
     }
 
-    /// Whether rules could say different things of two paths.
+    /// Whether the rules could decide differently on two paths.
     pub fn tells_paths_apart(&self, implied: &Implied) -> bool {
-        let tells = |rule: &Rule| rule.looks_at_inputs() && rule.is_about_subject(implied.subject());
-        self.rules().iter().any(tells)
+        let depends = |rule: &Rule| rule.looks_at_inputs() && rule.is_about_subject(implied.subject());
+        self.rules().iter().any(depends)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::tool::{Tool, Toolset};
 #[derive(Debug, Clone)]
 pub struct Rule {
     pub(super) name: String,
-    /// The pattern as it stands, and with `__` for `::`.
+    /// The pattern as written, and with `__` for `::`.
     pub(super) tool: [GlobMatcher; 2],
     principals: Vec<PrincipalKind>,
     agents: Vec<String>,
@@ -53,14 +53,14 @@ pub enum RuleError {
     Pattern { pattern: String, reason: String },
     #[error("regex {pattern:?} is not valid: {reason}")]
     Regex { pattern: String, reason: String },
-    #[error("a condition needs a path")]
+    #[error("the condition has no path; name a value of the input, such as \"command\"")]
     NoPath,
 }
 
 impl Rule {
     pub fn new(name: &str, tool_pattern: &str, decision: Decision, reason: &str) -> Result<Rule, RuleError> {
         let matcher = |pattern: &str| {
-            // Only `*` is special, as the documentation says; everything else stands for itself.
+            // Only `*` is special. All other characters match themselves.
             let escaped = pattern.split('*').map(globset::escape).collect::<Vec<_>>().join("*");
             let glob = GlobBuilder::new(&escaped).build().map_err(|err| RuleError::Pattern {
                 pattern: tool_pattern.to_owned(),
@@ -102,8 +102,8 @@ impl Rule {
         self
     }
 
-    /// Whether the pattern matches the tool, by any spelling of its name or without its node. What an MCP server calls its
-    /// tools is the server's choice, so no bare name speaks for them.
+    /// Whether the pattern matches the tool, by any spelling of its name or without its node. A server chooses the names of
+    /// its tools, so patterns for bare names do not match MCP tools.
     pub fn is_about(&self, tool: &Tool) -> bool {
         self.is_about_subject(Subject::of(tool))
     }
@@ -117,7 +117,7 @@ impl Rule {
             || (toolset == Toolset::Mcp && spelled.is_match(published_name(name)))
     }
 
-    /// Whether it can tell two calls of one tool by one caller apart.
+    /// Whether the rule depends on the input.
     pub(crate) fn looks_at_inputs(&self) -> bool {
         self.touching.is_some() || !self.conditions.is_empty()
     }

@@ -16,7 +16,7 @@ const DIRECTORIES: &[&str] = &[
     "keyrings",
 ];
 
-/// File names, compared without case; those of start files stand below.
+/// File names, compared without case. Start files have their own list.
 const NAMES: &[&str] = &[
     ".netrc",
     "_netrc",
@@ -69,8 +69,8 @@ const IN_HOME: &[&str] = &[
     ".env",
 ];
 
-/// Relative to a home directory: where MCP clients keep their servers, with tokens, and their own logins. Whoever reads a
-/// client's token is that client. Of a directory, everything.
+/// Files of MCP clients with tokens of servers and their own logins, relative to a home directory. An entry that is a
+/// directory includes everything in it.
 const MCP_CLIENTS_IN_HOME: &[&str] = &[
     ".claude",
     ".claude.json",
@@ -100,7 +100,7 @@ const MCP_CLIENTS_IN_HOME: &[&str] = &[
     "library/application support/code/user/mcp.json",
 ];
 
-/// Those whose names have capitals, as they are written on disk.
+/// The entries with capital letters, as they are on disk.
 const MCP_CLIENTS_WITH_CAPITALS: &[&str] = &[
     ".config/Claude/claude_desktop_config.json",
     ".config/Code - Insiders/User/mcp.json",
@@ -109,7 +109,7 @@ const MCP_CLIENTS_WITH_CAPITALS: &[&str] = &[
     "Library/Application Support/Code/User/mcp.json",
 ];
 
-/// Variables that name another directory for some of them: for those that begin so, less what is cut off.
+/// Environment variables that move some of these files: variable, prefix of the affected entries, prefix to remove.
 const MOVED_MCP_CLIENTS: &[(&str, &str, &str)] = &[
     ("XDG_CONFIG_HOME", ".config/", ".config/"),
     ("XDG_DATA_HOME", ".local/share/", ".local/share/"),
@@ -117,7 +117,8 @@ const MOVED_MCP_CLIENTS: &[(&str, &str, &str)] = &[
     ("CLAUDE_CONFIG_DIR", ".claude.json", ""),
 ];
 
-/// Relative to a home directory: what shells, sessions, ssh and git run for whoever starts them. Of a directory, everything.
+/// Files that shells, sessions, ssh and git execute for their user, relative to a home directory. An entry that is a
+/// directory includes everything in it.
 const START_FILES_IN_HOME: &[&str] = &[
     ".bashrc",
     ".bash_profile",
@@ -165,14 +166,14 @@ const START_FILES_IN_HOME: &[&str] = &[
     ".local/share/fish",
 ];
 
-/// Variables that name another directory for some of them: for those that begin so, less what is cut off.
+/// Environment variables that move some of these files: variable, prefix of the affected entries, prefix to remove.
 const MOVED_START_FILES: &[(&str, &str, &str)] = &[
     ("XDG_CONFIG_HOME", ".config/", ".config/"),
     ("XDG_DATA_HOME", ".local/share/", ".local/share/"),
     ("ZDOTDIR", ".z", ""),
 ];
 
-/// Variables that name a start file itself: of shells, also those that Gantry starts for the operator, and of git.
+/// Environment variables that name a start file of a shell or of git.
 const NAMED_START_FILES: &[&str] = &["BASH_ENV", "ENV", "INPUTRC", "GIT_CONFIG_GLOBAL"];
 
 const EXTENSIONS: &[&str] = &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "ppk", "asc", "gpg"];
@@ -185,7 +186,7 @@ pub struct SensitivePaths {
     extra: Vec<std::path::PathBuf>,
     /// Start files that the environment has moved elsewhere.
     moved: Vec<std::path::PathBuf>,
-    /// Files of MCP clients, where the environment says that they are.
+    /// Files of MCP clients, at the paths that the environment sets.
     clients: Vec<std::path::PathBuf>,
 }
 
@@ -194,7 +195,7 @@ impl SensitivePaths {
         SensitivePaths { extra, ..SensitivePaths::default() }
     }
 
-    /// Also where the environment has moved start files.
+    /// Adds start files that the environment has moved.
     #[must_use]
     pub fn with_moved_start_files(
         self,
@@ -203,7 +204,7 @@ impl SensitivePaths {
         SensitivePaths { moved: SensitivePaths::moved_start_files(variable), ..self }
     }
 
-    /// Also the files of MCP clients in this home, and where the environment has moved them. All paths are real ones.
+    /// Adds the files of MCP clients in this home, and those that the environment has moved. All paths are resolved.
     #[must_use]
     pub fn with_mcp_clients(
         self,
@@ -217,25 +218,25 @@ impl SensitivePaths {
             clients.extend(
                 places.filter_map(|place| place.strip_prefix(cut)).map(|place| directory.join(place)),
             );
-            // Its own folder holds the rest of what Claude Code keeps.
+            // The folder holds other files of Claude Code too.
             clients.extend((*name == "CLAUDE_CONFIG_DIR").then_some(directory));
         }
         SensitivePaths { clients, ..self }
     }
 
-    /// The well-known places of keys and credentials in a home directory, and what the operator added: for sandboxes,
-    /// which need paths rather than names. Shell start files are not among them, since every login shell reads them.
+    /// The paths of keys and credentials in a home directory, and those the operator added. For sandboxes, which need
+    /// paths and not names. Start files are not included, because every login shell reads them.
     pub fn in_home(&self, home: &Path) -> Vec<std::path::PathBuf> {
         let places = IN_HOME.iter().copied().chain(mcp_clients()).map(|place| home.join(place));
         places.chain(self.extra.iter().chain(&self.clients).cloned()).collect()
     }
 
-    /// What every login shell of the home's owner runs: confined commands may read it, and must not write it.
+    /// The start files in a home directory. Confined commands may read them and must not write them.
     pub fn start_files(home: &Path) -> Vec<std::path::PathBuf> {
         START_FILES_IN_HOME.iter().map(|place| home.join(place)).collect()
     }
 
-    /// Those that the environment has moved elsewhere, given the absolute paths that its variables hold.
+    /// The start files that the environment has moved. `variable` returns the absolute path in a variable.
     pub fn moved_start_files(
         variable: impl Fn(&str) -> Option<std::path::PathBuf>,
     ) -> Vec<std::path::PathBuf> {
@@ -250,7 +251,7 @@ impl SensitivePaths {
         moved
     }
 
-    /// What the system shows of a program's memory and environment.
+    /// Whether the path shows the memory or environment of a process.
     pub(crate) fn is_of_a_process(path: &Path) -> bool {
         is_process_secret(&names(path))
     }
@@ -292,7 +293,7 @@ fn mcp_clients() -> impl Iterator<Item = &'static str> {
     MCP_CLIENTS_IN_HOME.iter().chain(MCP_CLIENTS_WITH_CAPITALS).copied()
 }
 
-/// In the usual homes, whoever's; projects have a `.claude` of their own, which is not sensitive.
+/// Checks the usual home directories only: the `.claude` folder of a project is not sensitive.
 fn is_of_mcp_client(components: &[String]) -> bool {
     let names: Vec<&str> = components.iter().map(String::as_str).collect();
     let in_home = match names[..] {
@@ -306,7 +307,7 @@ fn is_of_mcp_client(components: &[String]) -> bool {
     })
 }
 
-/// In whosever home, and also below a start directory.
+/// Matches in any home directory, and below directories of start files.
 fn is_start_file(components: &[String]) -> bool {
     START_FILES_IN_HOME.iter().any(|place| {
         let is_one = |names: &[String]| names.iter().map(String::as_str).eq(place.split('/'));
@@ -325,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_in_a_home_is_sensitive_by_name_too() {
+    fn paths_in_a_home_are_sensitive_by_name_too() {
         let sensitive = SensitivePaths::new(vec!["/srv/vault".into()]);
         let places = sensitive.in_home(Path::new("/home/u"));
         assert!(places.contains(&"/home/u/.ssh".into()) && places.contains(&"/srv/vault".into()));

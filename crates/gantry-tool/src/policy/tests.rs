@@ -67,7 +67,7 @@ fn rules_that_name_a_node_are_known() {
 }
 
 #[test]
-fn who_acts_for_another_is_bound_by_the_rules_of_both() {
+fn call_for_another_agent_obeys_the_rules_of_both() {
     let of = |agent: &str, tool, decision| rule(tool, decision).for_agents(vec![agent.to_owned()]);
     let rules = vec![of("parent", "write", Decision::Deny), of("persona", "read", Decision::Ask)];
     let policy = Policy::new(rules, SensitivePaths::default(), vec![]);
@@ -91,7 +91,7 @@ fn who_acts_for_another_is_bound_by_the_rules_of_both() {
 }
 
 #[test]
-fn a_bare_name_does_not_speak_for_what_a_server_calls_its_tools() {
+fn rule_for_a_bare_name_does_not_match_mcp_tools() {
     let allow = rule("Read", Decision::Allow);
     assert!(allow.is_about(&echo_tool("box__Read", Toolset::Node)));
     assert!(!allow.is_about(&echo_tool("evil__Read", Toolset::Mcp)));
@@ -166,7 +166,7 @@ fn sensitive_paths_ask_for_agents_and_mcp_clients_whichever_tool() {
 }
 
 #[test]
-fn what_other_programs_hold_is_the_operators_to_read() {
+fn only_the_operator_reads_the_memory_of_other_programs() {
     let policy = Policy::default();
     let as_who = |principal, path| decide(&policy, principal, "local__Read", json!({}), &[path]);
     let client = || Principal::Client { token: "c".into() };
@@ -177,7 +177,7 @@ fn what_other_programs_hold_is_the_operators_to_read() {
 }
 
 #[test]
-fn a_supervised_agent_is_asked_about_what_changes_things() {
+fn supervised_agent_needs_approval_for_changes() {
     let destructive = echo_tool("local__Bash", Toolset::Node);
     let reading = echo_tool("local__Read", Toolset::Node).read_only();
     for (autonomy, tool, expected) in [

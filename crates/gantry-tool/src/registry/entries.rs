@@ -9,15 +9,15 @@ use crate::tool::{Tool, Toolset};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entries {
     pub(super) tools: BTreeMap<String, Arc<Tool>>,
-    /// Machines that come and go. One that is not listed is this very machine, which is always there.
+    /// Known nodes. A node that is not listed is this machine, which is always online.
     pub(super) nodes: BTreeMap<String, NodeState>,
-    /// MCP servers, which share one namespace with the machines.
+    /// MCP servers. They share one namespace with the nodes.
     pub(super) servers: BTreeSet<String>,
     /// This program's own definitions of the tools that nodes usually have, by bare name.
     pub(super) standard_node_tools: Arc<BTreeMap<String, Tool>>,
 }
 
-/// What is known of a node beside its tools.
+/// The state of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeState {
     pub online: bool,
@@ -27,8 +27,8 @@ pub struct NodeState {
 /// The node of the gateway's own machine.
 pub const LOCAL_NODE: &str = "local";
 
-/// Picks the node that a bare tool name means, among those that have the tool: the caller's default node, else `local`,
-/// else the only node that is online. `None` when there is no such node.
+/// Picks the node for a bare tool name among the nodes that have the tool: the caller's default node, else `local`, else
+/// the only node that is online.
 pub(crate) fn default_among(nodes: &[OnNode], default_node: Option<&str>) -> Option<usize> {
     let named = |id: &str| nodes.iter().position(|found| found.node == id);
     if let Some(id) = default_node {
@@ -40,7 +40,7 @@ pub(crate) fn default_among(nodes: &[OnNode], default_node: Option<&str>) -> Opt
     })
 }
 
-/// A tool on one machine.
+/// A tool on one node.
 #[derive(Debug, Clone)]
 pub(crate) struct OnNode {
     pub(crate) node: String,
@@ -49,7 +49,7 @@ pub(crate) struct OnNode {
 }
 
 impl Entries {
-    /// A tool of a node, with the attributes of this program's own tool of that name.
+    /// Gives a node tool the attributes of this program's own tool of that name.
     pub(super) fn recognised(&self, tool: Tool) -> Tool {
         let bare = node_and_name(&tool).map(|(_, bare)| bare);
         match bare.filter(|_| tool.is_remote()).and_then(|bare| self.standard_node_tools.get(bare)) {
@@ -58,7 +58,7 @@ impl Entries {
         }
     }
 
-    /// The tools of a node that was here once are kept.
+    /// Nodes that never connected. A node that connected once has kept its tools.
     pub(super) fn never_here(&self) -> impl Iterator<Item = (&str, &NodeState)> {
         let has_tools = |node: &str| {
             let prefix = format!("{node}__");

@@ -1,4 +1,4 @@
-//! Tools as every surface lists them: by their names, and those of nodes also once by their bare names.
+//! The list of tools for surfaces: every tool by its name, and node tools also once by their bare name.
 
 use gantry_protocol::ToolInfo;
 
@@ -8,7 +8,7 @@ use crate::tool::attributes::Property;
 use crate::tool::{Tool, Toolset};
 
 impl Tool {
-    /// Everything about a tool, as other programs read it.
+    /// The description of a tool for other programs.
     pub fn to_info(&self) -> ToolInfo {
         let offered_to = [("clients", Property::OfferedToClients), ("agents", Property::OfferedToAgents)];
         let offered_to = offered_to.into_iter().filter(|(_, property)| self.has_property(*property));
@@ -33,7 +33,7 @@ impl Tool {
 }
 
 impl SharedTool {
-    /// As one of its tools, under the bare name, with the `node` argument and the list of nodes.
+    /// As [`Tool::to_info`], with the bare name, the `node` argument and the list of nodes.
     pub fn to_info(&self) -> ToolInfo {
         ToolInfo {
             name: self.name.clone(),
@@ -46,7 +46,7 @@ impl SharedTool {
 }
 
 impl View {
-    /// All tools of a toolset, or of all; first those that are called with a `node` argument.
+    /// The tools of one toolset or of all. Tools with a `node` argument come first.
     pub fn list(&self, toolset: Option<Toolset>) -> Vec<ToolInfo> {
         let wanted = |set: Toolset| toolset.is_none_or(|toolset| toolset == set);
         let shared = self.shared().into_iter().filter(|_| wanted(Toolset::Node)).map(|tool| tool.to_info());

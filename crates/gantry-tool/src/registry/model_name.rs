@@ -1,12 +1,12 @@
-//! Names as MCP clients and models take them: at most 64 of letters, digits, `_` and `-`. One form for both, so that
-//! whether two tools can be told apart is one question.
+//! Names for MCP clients and models: at most 64 letters, digits, `_` and `-`. Both use the same form, so two tools collide
+//! for both or for neither.
 
 const MAX_CHARS: usize = 64;
 
-/// Of the hash that tells apart what was cut.
+/// The length of the hash at the end of a shortened name.
 const HASH_CHARS: usize = 16;
 
-/// `tool::file_read` is `tool__file_read`; what still does not fit becomes a stable form with a hash at its end.
+/// `tool::file_read` becomes `tool__file_read`. A name that still does not fit is shortened and ends with a hash.
 pub fn published_name(name: &str) -> String {
     let spelled = folded(name);
     if spelled.len() <= MAX_CHARS && !spelled.is_empty() && spelled.chars().all(fits) {
@@ -17,13 +17,13 @@ pub fn published_name(name: &str) -> String {
     format!("{head}_{}", &blake3::hash(name.as_bytes()).to_hex()[..HASH_CHARS])
 }
 
-/// Whether a name may be a hashed form, whose own name only a list can tell.
+/// Whether a name may end with a hash. The registry knows the original name.
 pub fn may_be_hashed(name: &str) -> bool {
     let hash = name.rsplit_once('_').map(|(_, hash)| hash);
     hash.is_some_and(|hash| hash.len() == HASH_CHARS && hash.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
-/// Names that surfaces without colons cannot tell apart have one form.
+/// The name with `__` for `::`, for surfaces that do not allow colons.
 pub(crate) fn folded(name: &str) -> String {
     name.replace("::", "__")
 }

@@ -11,12 +11,12 @@ pub fn canonical_name(name: &str) -> String {
     }
 }
 
-/// Of a node's tool.
+/// The node and the bare name of a node tool.
 pub(crate) fn node_and_name(tool: &Tool) -> Option<(&str, &str)> {
     (tool.toolset() == Toolset::Node).then(|| tool.name().split_once("__")).flatten()
 }
 
-/// Whether a server's tool is shown to clients and models under this name, which is not its own.
+/// Whether clients and models see this MCP tool under that name, because its own name does not fit.
 pub(crate) fn is_published_as(tool: &Tool, name: &str) -> bool {
     tool.toolset() == Toolset::Mcp && may_be_hashed(name) && published_name(tool.name()) == name
 }

@@ -34,7 +34,7 @@ fn registers_once_and_replaces() {
 }
 
 #[test]
-fn those_who_watch_hear_of_changes() {
+fn watchers_are_notified_of_changes() {
     let registry = registry();
     let mut changes = registry.changes();
     assert!(!changes.has_changed().unwrap());
@@ -46,7 +46,7 @@ fn those_who_watch_hear_of_changes() {
 }
 
 #[test]
-fn a_server_brings_its_tools_and_takes_nobodys_name() {
+fn server_tools_cannot_shadow_other_tools() {
     let registry = registry();
     let tool = |name: &str| echo_tool(name, Toolset::Mcp);
     assert!(registry.set_server("fs", vec![tool("fs__a"), tool("fs__b")]).is_empty());
@@ -65,7 +65,7 @@ fn a_server_brings_its_tools_and_takes_nobodys_name() {
 }
 
 #[test]
-fn a_server_takes_no_published_name_twice() {
+fn server_tools_cannot_share_a_published_name() {
     let registry = registry();
     let tool = |name: &str| echo_tool(name, Toolset::Mcp);
     let published = published_name("fs__a.b");
@@ -91,14 +91,14 @@ fn finds_by_both_spellings_and_bare_node_names() {
 }
 
 #[test]
-fn a_machine_that_never_came_is_told_as_such_and_no_other_is_taken_for_it() {
+fn node_that_never_connected_is_reported_as_such() {
     let registry = registry();
     registry.set_node("laptop", NodeState::default(), Vec::new());
     registry.set_node("rd", NodeState::default(), vec![echo_tool("rd__Read", Toolset::Node)]);
     let view = registry.view(&ToolScope::default());
     let never = view.unknown("laptop__Bash");
     assert_eq!(never.code, RefusalCode::Unavailable);
-    assert!(never.message.contains("\"laptop\" is offline; it was never connected"), "{never:?}");
+    assert!(never.message.contains("\"laptop\" is offline; it never connected"), "{never:?}");
     let lacking = view.unknown("rd__Bash");
     assert_eq!(lacking.code, RefusalCode::UnknownTool);
     assert!(!lacking.hint.as_deref().unwrap().contains("local"), "{lacking:?}");
@@ -129,7 +129,7 @@ fn scopes_take_names_globs_and_toolsets() {
 }
 
 #[test]
-fn scopes_within_scopes_let_through_what_all_do() {
+fn nested_scopes_allow_only_what_all_allow() {
     let narrow = scope(Some(&["local__*"]), &[]).within(scope(None, &["Bash"]));
     assert_eq!(names(&narrow), ["local__Read"]);
     assert_eq!(names(&narrow.clone().within(scope(Some(&["read"]), &[]))), Vec::<String>::new());
@@ -137,7 +137,7 @@ fn scopes_within_scopes_let_through_what_all_do() {
 }
 
 #[test]
-fn a_scope_leaves_out_what_has_an_effect() {
+fn scope_denies_by_effect() {
     for spelling in ["effect:runs_commands", "effect:runs-commands"] {
         let scope = scope(None, &[spelling]);
         assert_eq!(names(&scope), Vec::<String>::new(), "nobody knows what these do");
@@ -196,7 +196,7 @@ fn node_tools_with_a_standard_name_get_the_attributes_of_this_programs_own() {
 }
 
 #[test]
-fn a_selector_that_is_nothing_is_an_error() {
+fn unknown_selector_is_rejected() {
     for unknown in ["effect:flies", "is:blue"] {
         assert!(ToolScope::new(None, &[unknown.to_owned()]).is_err(), "{unknown}");
     }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::entries::Entries;
-use super::multi_node::{SharedTool, told_for_all};
+use super::multi_node::{SharedTool, representative};
 use super::names::node_and_name;
 use crate::error::{Refusal, RefusalCode};
 use crate::text::nearest::nearest;
 use crate::tool::Tool;
 
-/// What one principal sees of the registry.
+/// The tools that one principal sees.
 #[derive(Debug, Clone)]
 pub struct View {
     pub(super) entries: Entries,
@@ -19,8 +19,7 @@ pub struct View {
 }
 
 impl View {
-    /// Finds a tool by its name, its `__` spelling, or without `{node}__`: then `local` comes first, else the only node
-    /// that has it.
+    /// Finds a tool by its name, its `__` spelling, or its bare name, which means `local` or the only online node.
     pub fn find(&self, name: &str) -> Option<Arc<Tool>> {
         self.entries.lookup(name, None, |_| true)
     }
@@ -35,7 +34,7 @@ impl View {
         tools
     }
 
-    /// The tools of nodes by their bare names, each once.
+    /// The node tools by their bare names, each once.
     pub fn shared(&self) -> Vec<SharedTool> {
         let mut by_name: BTreeMap<&str, Vec<(&str, &Arc<Tool>)>> = BTreeMap::new();
         for tool in self.entries.tools.values() {
@@ -52,19 +51,18 @@ impl View {
                 name: name.to_owned(),
                 nodes: found.iter().map(|(node, _)| (*node).to_owned()).collect(),
                 online: found.iter().map(|(node, _)| *node).filter(is_online).map(str::to_owned).collect(),
-                tool: told_for_all(&tools)?.clone(),
+                tool: representative(&tools)?.clone(),
             })
         };
         by_name.into_iter().filter_map(shared).collect()
     }
 
-    /// Whether a tool can be called now: its machine is here, or it needs none.
+    /// Whether a tool can be called now: its node is online, or it needs none.
     pub fn is_online(&self, tool: &Tool) -> bool {
         node_and_name(tool).is_none_or(|(node, _)| self.entries.state(node).online)
     }
 
-    /// What to say of a name that is not here, with the nearest ones that are. What was meant for one machine is not said
-    /// to be another's.
+    /// The refusal for an unknown name, with similar names as a hint. For `{node}__{name}` the hint stays on that node.
     pub fn unknown(&self, name: &str) -> Refusal {
         let node = name.split_once("__").map(|(node, _)| node);
         let node = node.filter(|node| self.entries.nodes.contains_key(*node));
@@ -77,22 +75,21 @@ impl View {
         let shared = if node.is_none() { self.shared() } else { Vec::new() };
         let bare = shared.iter().map(|tool| tool.name.as_str());
         let mut hint = match nearest(name, bare.chain(names)).as_slice() {
-            [] => "`gantry tools` lists what there is".to_owned(),
+            [] => "`gantry tools` lists the available tools".to_owned(),
             names => format!("did you mean {}?", names.join(", ")),
         };
         if !name.contains("__") && !self.never_here.is_empty() {
             let away = self.never_here.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
-            hint.push_str(&format!("; never connected, so that their tools are not known: {away}"));
+            hint.push_str(&format!("; nodes that never connected may have it: {away}"));
         }
         let shown = &name[..name.floor_char_boundary(200)];
         Refusal::new(RefusalCode::UnknownTool, format!("unknown tool \"{shown}\"")).with_hint(hint)
     }
 }
 
-/// Of a machine that was let in and has never come.
+/// The refusal for a node that never connected.
 pub(crate) fn never_connected(node: &str) -> Refusal {
-    let message =
-        format!("the node \"{node}\" is offline; it was never connected, and its tools are not known");
+    let message = format!("the node \"{node}\" is offline; it never connected, so its tools are unknown");
     Refusal::new(RefusalCode::Unavailable, message)
-        .with_hint("start it there with `gantry node`, or see `gantry nodes`")
+        .with_hint("start `gantry node` on that machine; `gantry nodes` shows the state")
 }

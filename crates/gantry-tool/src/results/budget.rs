@@ -1,6 +1,6 @@
-//! Step 6: on model-facing surfaces a result over the budget keeps its shape, not its length.
+//! Step 6: shortens results over the budget on model-facing surfaces. JSON keeps its shape.
 //!
-//! The whole result stays behind a handle. Images are exempt: a model reads them as pictures, not as text.
+//! The whole result is kept behind a handle. Images do not count, because a model does not read them as text.
 
 use serde_json::{Value, json};
 
@@ -18,8 +18,7 @@ const SHORTEST_STRING: usize = 200;
 /// A list keeps at least this many items of each end.
 const FEWEST_ITEMS: usize = 5;
 
-/// Leaves out the `tail` of a command that repeats the end of its `output`. People and programs get both; a model would pay
-/// twice for the same text.
+/// Removes the `tail` of a command if it repeats the end of its `output`. A model would pay twice for the same text.
 pub(crate) fn remove_repeated_tail(reply: &mut Reply) {
     let Reply::Json(Value::Object(object)) = reply else { return };
     let text = |name: &str| object.get(name).and_then(Value::as_str);
@@ -40,7 +39,7 @@ pub(crate) fn characters(reply: &Reply) -> usize {
 
 /// The reply shortened to about `budget` characters, with its handle and true size.
 ///
-/// Without a handle the whole was not kept.
+/// `handle` is `None` if the whole reply could not be kept.
 pub(crate) fn shorten(reply: Reply, budget: usize, handle: Option<&str>, total: usize) -> Reply {
     let more = match handle {
         Some(handle) => format!("result_read with handle {handle} shows the rest"),
@@ -97,7 +96,7 @@ fn is_image(value: &Value) -> bool {
         && value.get("data").is_some_and(Value::is_string)
 }
 
-/// Lowers one common cap on string lengths until the strings fit beside the rest.
+/// Lowers one common limit on string lengths until the whole value fits.
 fn shorten_strings(value: &mut Value, room: usize, more: &str) {
     let mut lengths = Vec::new();
     collect_lengths(value, &mut lengths);

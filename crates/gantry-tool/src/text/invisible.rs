@@ -1,7 +1,7 @@
-//! Characters that nobody sees: those that take no room, hide words in words, or make a line read otherwise than it is.
+//! Invisible characters: they have no width, hide text in other text, or reverse the reading direction.
 
-/// Whether a reader would not see a character that stands after another. What joins letters or chooses how a sign is
-/// drawn is fine after one that can be, and nowhere else.
+/// Whether a reader does not see the character `c` after `before`. Joiners and variation selectors are fine after a
+/// visible non-ASCII character, and hidden elsewhere.
 pub fn is_hidden(before: Option<char>, c: char) -> bool {
     match c {
         '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' => {
@@ -11,7 +11,7 @@ pub fn is_hidden(before: Option<char>, c: char) -> bool {
     }
 }
 
-/// `text` without what is hidden in it.
+/// `text` without its invisible characters.
 pub fn without_hidden(text: &str) -> String {
     let mut before = None;
     text.chars().filter(|c| !is_hidden(before.replace(*c), *c)).collect()
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_sees_is_hidden_and_what_people_write_is_not() {
+    fn invisible_characters_are_removed_and_ordinary_text_is_kept() {
         for hidden in [
             "\u{e0069}",
             "\u{e007f}",

@@ -1,4 +1,4 @@
-//! A list of secrets, ready to be found in a text in one pass: as they are, and within base64.
+//! `KnownSecrets` finds a list of secrets in a text in one pass, plain and in base64.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,12 +7,12 @@ use memchr::memmem;
 
 use crate::text::mask::{SHORTEST_SECRET, mask_found};
 
-/// Values that do not change. What is needed to find them is made when it is first needed.
+/// A fixed list of values. The search automaton is built on first use.
 #[derive(Debug, Default)]
 pub(crate) struct KnownSecrets {
-    /// The list as it was given, by which a new one is recognised.
+    /// The original list, compared by pointer to detect a new one.
     pub(crate) given: Arc<[String]>,
-    /// Those that are long enough.
+    /// The values that are long enough to mask.
     pub(crate) values: Vec<String>,
     forms: OnceLock<Forms>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct KnownSecrets {
 #[derive(Debug)]
 struct Forms {
     all: Vec<String>,
-    /// `None` for more than it can hold; then each form is looked for.
+    /// `None` if the list is too large for an automaton. Then each form is searched by itself.
     finder: Option<AhoCorasick>,
 }
 
@@ -41,7 +41,7 @@ impl KnownSecrets {
         }
     }
 
-    /// Masks every form of every value, in place. One that contains another is masked whole.
+    /// Masks every form of every value in place. The longest match wins.
     pub(crate) fn mask(&self, bytes: &mut Vec<u8>) {
         if self.values.is_empty() {
             return;
@@ -74,7 +74,7 @@ impl KnownSecrets {
                 .iter()
                 .flat_map(|value| base64_forms(value).into_iter().chain([value.clone()]))
                 .collect();
-            // The longest first, so that a secret which contains another is masked whole.
+            // The longest first, so that a secret that contains another is masked whole.
             all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
             all.dedup();
             let finder = AhoCorasick::builder()
@@ -87,8 +87,8 @@ impl KnownSecrets {
     }
 }
 
-/// How a secret looks within the base64 of something that holds it, such as `user:secret`: it may begin at each of three
-/// places of a group, and the characters at its ends that also hold its neighbours are left out. In both alphabets.
+/// The forms of a secret within the base64 of a longer text, such as `user:secret`. It may begin at each of the three
+/// positions of a group. Characters at the ends that also encode neighbours are left out. Covers both alphabets.
 pub(crate) fn base64_forms(secret: &str) -> Vec<String> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD_NO_PAD;

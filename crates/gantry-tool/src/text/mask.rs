@@ -1,4 +1,4 @@
-//! Secrets out of audit lines and results: known values everywhere, secret-looking names in inputs.
+//! Masks secrets in audit lines and results: known values everywhere, and values under secret-looking names in inputs.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,21 +10,21 @@ use crate::text::known_secrets::{KnownSecrets, base64_forms};
 
 const MASK: &str = "[masked]";
 
-/// A known value shorter than this would mask half of every text.
+/// Shorter values are not masked, because they would match ordinary text.
 pub const SHORTEST_SECRET: usize = 8;
 
-/// Bytes that one byte of a secret may take in a document: `&quot;`.
+/// The most bytes that one byte of a secret may become in a document, as in `&quot;`.
 const LONGEST_SPELLING: usize = 6;
 
-/// Words that make a name secret wherever they stand in it: `MY_AUTH`, `stripeKey`.
+/// Words that make a name secret, at any position: `MY_AUTH`, `stripeKey`.
 const SECRET_WORDS: [&str; 6] = ["key", "keys", "auth", "token", "cookie", "passphrase"];
-/// Parts that make a name secret even inside a word: `apikey`, `accesstoken`, `dbpassword`.
+/// Parts that make a name secret even within a word: `apikey`, `accesstoken`, `dbpassword`.
 const SECRET_PARTS: [&str; 8] =
     ["secret", "password", "passwd", "credential", "apikey", "accesskey", "authorization", "authtoken"];
 
-/// Secrets that come and go while the process runs. `gantry-store` keeps them.
+/// Secrets that change while the process runs. `gantry-store` implements this.
 pub trait SecretSource: Send + Sync + std::fmt::Debug {
-    /// Every value as it is now, the longest first. Asked with each call: it must be cheap.
+    /// The current values, the longest first. Every call uses this, so it must be cheap.
     fn values(&self) -> Arc<[String]>;
 }
 
@@ -32,7 +32,7 @@ pub trait SecretSource: Send + Sync + std::fmt::Debug {
 #[derive(Debug, Clone, Default)]
 pub struct Masker {
     known: Arc<KnownSecrets>,
-    /// What the source held when it was last asked.
+    /// The values of the source when it was last read.
     stored: Arc<Mutex<Arc<KnownSecrets>>>,
     source: Option<Arc<dyn SecretSource>>,
 }
@@ -43,12 +43,12 @@ impl Masker {
         Masker { known: Arc::new(KnownSecrets::new(values)), ..Masker::default() }
     }
 
-    /// Also what the source holds at the time of each call.
+    /// Also masks the values that the source has at the time of each call.
     pub fn following(self, source: Arc<dyn SecretSource>) -> Masker {
         Masker { source: Some(source), stored: Arc::default(), ..self }
     }
 
-    /// As it is now, for work on many texts: the source is asked once.
+    /// A copy with the current values, for work on many texts: the source is read once.
     pub(crate) fn now(&self) -> Masker {
         let [stored, known] = self.lists();
         Masker { known, stored: Arc::new(Mutex::new(stored)), source: None }
@@ -62,44 +62,44 @@ impl Masker {
             || words(name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
     }
 
-    /// The longest form of a known secret, in bytes: how far one can reach across a cut.
+    /// The length of the longest form of a known secret, in bytes.
     pub fn longest_secret(&self) -> usize {
         self.lists().iter().map(|list| list.longest()).max().unwrap_or(0)
     }
 
-    /// Known secret values replaced, all else untouched. Never takes a second copy of the text.
+    /// Masks known secrets in place, without a second copy of the text.
     pub fn mask_text(&self, text: &mut String) {
         mask_text(&self.lists(), text);
     }
 
-    /// As [`Masker::mask_text`], in what is no text.
+    /// As [`Masker::mask_text`], for bytes.
     pub fn mask_bytes(&self, bytes: &mut Vec<u8>) {
         self.lists().iter().for_each(|list| list.mask(bytes));
     }
 
-    /// Where to cut bytes that are masked only once they are read as text, so that the beginning of a secret is never left
-    /// over: at `end`, or before the secret that lies across it, be it as it is, as HTML spells it, in UTF-16 or as base64.
-    /// Only a whole secret moves the cut, so that nobody can find one out letter by letter.
+    /// Where to cut bytes that are masked later: at `end`, or before a secret that lies across `end`. A secret may be plain,
+    /// escaped as HTML, in UTF-16 or in base64. Only a whole secret moves the cut, so that callers cannot guess a secret
+    /// letter by letter.
     pub fn cut_before_secret(&self, bytes: &[u8], end: usize) -> usize {
         let lists = self.lists();
         let forms: Vec<Vec<u8>> =
             lists.iter().flat_map(|list| list.values.iter()).flat_map(|s| raw_forms(s)).collect();
         let mut end = end.min(bytes.len());
-        // Again, since one secret may begin within another.
-        while let Some(start) = forms.iter().filter_map(|form| standing_across(bytes, end, form)).min() {
+        // Repeats, because one secret may begin within another.
+        while let Some(start) = forms.iter().filter_map(|form| found_across(bytes, end, form)).min() {
             end = start;
         }
         end
     }
 
-    /// How far beyond a cut to read for [`Masker::cut_before_secret`] to see all of a secret.
+    /// How many bytes after a cut [`Masker::cut_before_secret`] needs to see a whole secret.
     pub fn reach(&self) -> usize {
         let lists = self.lists();
         let longest = lists.iter().flat_map(|list| list.values.iter()).map(String::len).max();
         LONGEST_SPELLING * longest.unwrap_or(0)
     }
 
-    /// Known secrets replaced in every string, the names of fields included.
+    /// Masks known secrets in every string and every field name.
     pub fn mask_texts(&self, value: &mut Value) {
         let lists = self.lists();
         if lists.iter().any(|list| !list.values.is_empty()) {
@@ -107,12 +107,12 @@ impl Masker {
         }
     }
 
-    /// As [`Masker::mask_texts`], and everything under a secret-looking name.
+    /// As [`Masker::mask_texts`], and masks every value under a secret-looking name.
     pub fn mask_names_and_values(&self, value: &mut Value) {
         mask_names_and_values(&self.lists(), value);
     }
 
-    /// What is known now; the source's values first, since they are the ones tools send out.
+    /// The current lists. The values of the source come first, because tools send those out.
     fn lists(&self) -> Lists {
         let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(source) = &self.source {
@@ -134,7 +134,7 @@ fn mask_text(lists: &Lists, text: &mut String) {
         }
         let mut bytes = std::mem::take(text).into_bytes();
         list.mask(&mut bytes);
-        // Whole characters were replaced by whole characters, so it is text still.
+        // Whole characters were replaced by whole characters, so the bytes are still UTF-8.
         *text = String::from_utf8(bytes).unwrap_or_default();
     }
 }
@@ -151,7 +151,7 @@ fn mask_texts(lists: &Lists, value: &mut Value) {
     }
 }
 
-/// Hardly any name holds a secret, so the object is made again only where one does.
+/// Rebuilds the object only if a field name contains a secret, which is rare.
 fn mask_field_names(lists: &Lists, fields: &mut Map<String, Value>) {
     let holds_secret = |name: &String| lists.iter().any(|list| list.finds_in(name));
     if !fields.keys().any(holds_secret) {
@@ -159,7 +159,7 @@ fn mask_field_names(lists: &Lists, fields: &mut Map<String, Value>) {
     }
     for (mut name, field) in std::mem::take(fields) {
         mask_text(lists, &mut name);
-        // Two names may be the same now, and no value may get lost for that.
+        // Two masked names may be equal. Neither value may be lost.
         while fields.contains_key(&name) {
             name.push('_');
         }
@@ -167,8 +167,8 @@ fn mask_field_names(lists: &Lists, fields: &mut Map<String, Value>) {
     }
 }
 
-/// Masks, in place, every range that `find` tells: the first one at or after where it is told to look. A mask is never
-/// longer than what it hides, so nothing has to move out of the way.
+/// Masks every range that `find` returns, in place. `find` gets the bytes and a position, and returns the first range at or
+/// after it. A mask is never longer than the range, so the text never grows.
 pub fn mask_found(bytes: &mut Vec<u8>, mut find: impl FnMut(&[u8], usize) -> Option<Range<usize>>) {
     let (mut read, mut written) = (0, 0);
     while let Some(found) = find(bytes, read).filter(|found| found.start >= read && !found.is_empty()) {
@@ -185,14 +185,14 @@ pub fn mask_found(bytes: &mut Vec<u8>, mut find: impl FnMut(&[u8], usize) -> Opt
     }
 }
 
-/// Where a form that begins before `end` and ends after it begins.
-fn standing_across(bytes: &[u8], end: usize, form: &[u8]) -> Option<usize> {
+/// The start of a form that begins before `end` and ends after it.
+fn found_across(bytes: &[u8], end: usize, form: &[u8]) -> Option<usize> {
     let across = form.len().saturating_sub(1);
     let (from, to) = (end.saturating_sub(across), bytes.len().min(end.saturating_add(across)));
     Some(from + memmem::find(bytes.get(from..to)?, form)?)
 }
 
-/// What a secret may look like before a document is read.
+/// The forms of a secret in the bytes of a document.
 fn raw_forms(secret: &str) -> Vec<Vec<u8>> {
     let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     let wide = |bytes: fn(u16) -> [u8; 2]| secret.encode_utf16().flat_map(bytes).collect();
@@ -220,7 +220,7 @@ fn mask_names_and_values(lists: &Lists, value: &mut Value) {
     }
 }
 
-/// What is empty is no secret, and that it is so may be worth knowing.
+/// An empty value is not masked.
 fn holds_something(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn masking_takes_no_room() {
+    fn masking_never_lengthens_the_text() {
         for (secret, text, masked) in [
             ("12345678", "12345678", "[masked]"),
             ("12345678", "a12345678b1234567812345678c", "a[masked]b[masked][masked]c"),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_goes_before_the_secret_it_would_tear() {
+    fn cut_moves_before_a_secret_that_it_would_split() {
         let masker = Masker::new(["hunter2<hunter2".to_owned(), "hunter2<".to_owned()]);
         let wide: Vec<u8> = "a hunter2<hunter2 b".encode_utf16().flat_map(u16::to_le_bytes).collect();
         for (bytes, secret, after) in [
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_known_later_is_masked_from_then_on() {
+    fn secret_that_is_added_later_is_masked() {
         #[derive(Debug, Default)]
         struct Changing(Mutex<Vec<String>>);
         impl SecretSource for Changing {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_fields_are_masked_and_no_value_gets_lost() {
+    fn field_names_are_masked_and_no_value_is_lost() {
         let masker = Masker::new(["hunter2-hunter2".to_owned(), "hunter3-hunter3".to_owned()]);
         let mut value =
             json!({"a": [{"x hunter2-hunter2": 1, "x hunter3-hunter3": 2, "b": "hunter2-hunter2"}]});
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_goes_before_base64_too() {
+    fn cut_moves_before_a_secret_in_base64() {
         let masker = Masker::new(["hunter2-hunter2".to_owned()]);
         let text = "Basic dXNlcjpodW50ZXIyLWh1bnRlcjI= x";
         // From the first character that holds nothing but the secret to the last.

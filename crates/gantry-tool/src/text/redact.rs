@@ -1,5 +1,5 @@
-//! What the audit log may hold of an input and of a refusal, and what a human who is asked gets to see of it: masked, and
-//! bounded whatever the caller sends.
+//! Redacts inputs and refusals for the audit log, and inputs for a person who is asked for approval: secrets are masked,
+//! and the size is bounded.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 use crate::error::Refusal;
 use crate::text::mask::Masker;
 
-/// Longer strings stand in the log as their beginning, length and hash.
+/// The log has longer strings as their beginning, length and hash.
 const STRING_CHARS: usize = 512;
-/// Of a long string this much is shown.
+/// The length of that beginning.
 const HEAD_CHARS: usize = 128;
-/// An input that is still longer stands in the log as the names of its fields, its size and hash.
+/// The log has longer inputs as the names of their fields, size and hash.
 const INPUT_BYTES: usize = 16 * 1024;
-/// Who is asked sees this much of a long string at each end, and is told what is between.
+/// A person who is asked sees this much of both ends of a long string, and the length of the rest.
 const ASKED_END_CHARS: usize = 2_000;
 const ASKED_BYTES: usize = 64 * 1024;
 const SHOWN_NAMES: usize = 32;
@@ -27,7 +27,7 @@ pub(crate) fn input(masker: &Masker, input: &Value) -> Value {
     bounded(&masker, input, shortened(&masker, input, string), INPUT_BYTES)
 }
 
-/// For who decides on a call: both ends of what is long, since harm need not stand at the beginning.
+/// The input for a person who decides on a call. Shows both ends of long strings, because harm may be at either.
 pub(crate) fn asked(masker: &Masker, input: &Value) -> Value {
     let masker = masker.now();
     bounded(&masker, input, shortened(&masker, input, both_ends), ASKED_BYTES)
@@ -44,10 +44,10 @@ fn bounded(masker: &Masker, input: &Value, shortened: Value, limit: usize) -> Va
     json!({"fields": names, "bytes": input.to_string().len(), "blake3": blake3::hash(text.as_bytes()).to_hex().to_string()})
 }
 
-/// Beginnings of messages that name fields and quote no value.
+/// The beginnings of messages that name fields and do not quote values.
 const NAMES_FIELDS: [&str; 3] = ["unknown field", "required field", "not valid JSON"];
 
-/// Which values were refused, not what they were: most schema messages quote them.
+/// The refusal with the paths of invalid values, without the values that most schema messages quote.
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let mut text = refusal.message.clone();
     for violation in &refusal.violations {
@@ -94,7 +94,7 @@ fn string(masker: &Masker, text: &str) -> Value {
     if text.len() <= STRING_CHARS {
         return Value::String(masked_forms(&masked(masker, text)));
     }
-    // A secret that begins before the cut is whole in what is masked.
+    // Takes enough text that a secret across the cut is masked as a whole.
     let mut head: String = text.chars().take(HEAD_CHARS + masker.longest_secret().max(HEAD_CHARS)).collect();
     masker.mask_text(&mut head);
     let head: String = masked_forms(&head).chars().take(HEAD_CHARS).collect();
@@ -112,9 +112,9 @@ fn both_ends(masker: &Masker, text: &str) -> Value {
     json!({"begins": head, "ends": tail, "charactersNotShown": total - 2 * ASKED_END_CHARS})
 }
 
-/// Secrets by their form: what stands behind a secret-looking name, and values with a well-known shape.
+/// Masks secrets by their form: values after a secret-looking name, and values with a well-known shape.
 fn masked_forms(text: &str) -> String {
-    // Most inputs hold none of these, and compiling the forms would cost every process milliseconds.
+    // Most inputs contain none of these, and compiling the patterns takes milliseconds.
     const TRACES: [&str; 23] = [
         "bearer",
         "basic",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_sees_both_ends() {
+    fn approval_shows_both_ends_of_a_long_value() {
         let masker = Masker::new(["hunter2-hunter2".to_owned()]);
         let usual = format!("{}ssh-rsa evil", "# harmless\n".repeat(60));
         assert_eq!(asked(&masker, &json!({"content": usual}))["content"], json!(usual));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_known_by_their_form_too() {
+    fn secrets_are_masked_by_their_form() {
         for (text, secret) in [
             ("curl -H 'Authorization: Bearer abc.def-ghi'", "abc.def-ghi"),
             ("git clone https://u:p4ssw0rd@host/x", "p4ssw0rd"),

@@ -1,6 +1,6 @@
-//! What a tool declares about itself, beyond its effects. Roles, the default selections and the drivers of agents read these
-//! attributes, so that none of them needs a list of names. A tool that declares nothing gets the cautious reading: it is
-//! offered to nobody by default, needs a machine, and is never called twice for one step.
+//! Attributes that a tool declares, beyond its effects. Roles, default selections and agents read them, so that none of
+//! them needs a list of names. The defaults are cautious: a tool is not offered, needs a machine, and is never called
+//! twice for one step.
 
 use crate::tool::Tool;
 use crate::tool::effect::Effect;
@@ -21,17 +21,17 @@ pub(crate) struct Attributes {
 /// A property by which lists of tools may select, written `is:NAME`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Property {
-    /// MCP clients that chose nothing see it.
+    /// MCP clients without a selection of tools see it.
     OfferedToClients,
-    /// The models of agents without a list of tools see it.
+    /// Agents without a list of tools offer it to their model.
     OfferedToAgents,
     /// It gathers information; the role `collector` has it.
     Collects,
-    /// It starts sessions of this gateway below the calling one. Tools that run elsewhere cannot.
+    /// It starts child sessions on this gateway. Remote tools cannot.
     StartsChildren,
-    /// As `StartsChildren`, without counting how deep they nest.
+    /// As `StartsChildren`, without a limit on the depth.
     StartsUnboundedChildren,
-    /// It works on what the owner and the conversations gave the agent. Children with isolated memory do not have it.
+    /// It works on data of the owner and of conversations. Children with isolated memory do not have it.
     HoldsOwnerData,
 }
 
@@ -69,25 +69,25 @@ impl Property {
 }
 
 impl Tool {
-    /// The tool exists to be called again until something has happened.
+    /// The tool is called repeatedly until something has happened.
     pub fn polls(mut self) -> Self {
         self.attributes.polls = true;
         self
     }
 
-    /// Called again by the same step, the tool resumes what it began and does nothing twice.
+    /// If the same step calls the tool again, it resumes its work and does nothing twice.
     pub fn resumable(mut self) -> Self {
         self.attributes.resumable = true;
         self
     }
 
-    /// MCP clients that chose nothing see the tool: one of each kind, so that a model is not offered five ways to read a file.
+    /// MCP clients without a selection of tools see the tool. One tool of each kind has this attribute.
     pub fn offered_to_clients(mut self) -> Self {
         self.attributes.offered_to_clients = true;
         self
     }
 
-    /// The models of agents without a list of tools see the tool. They may call the others too.
+    /// Agents without a list of tools offer the tool to their model. The model may call the others too.
     pub fn offered_to_agents(mut self) -> Self {
         self.attributes.offered_to_agents = true;
         self
@@ -99,13 +99,13 @@ impl Tool {
         self
     }
 
-    /// The tool works on what the gateway keeps (storage, memories, agents), wherever the gateway runs.
+    /// The tool works on data of the gateway (storage, memories, agents) and needs no machine.
     pub fn works_without_machine(mut self) -> Self {
         self.attributes.without_machine = true;
         self
     }
 
-    /// The tool works without a machine, and yet reaches nothing that the owner or the conversations gave the agent.
+    /// The tool works without a machine, and has no access to data of the owner or of conversations.
     pub fn without_owner_data(mut self) -> Self {
         self.attributes.without_owner_data = true;
         self
@@ -153,9 +153,8 @@ impl Tool {
         }
     }
 
-    /// A node's tool that has the name of `own`, one of this program's tools for nodes: what `own` declares holds for it,
-    /// as far as another machine cannot exceed it. A tool that runs commands still counts as having every effect, and so
-    /// does one that changes things although `own` is read-only.
+    /// Gives a node's tool the attributes of `own`, this program's tool of the same name. A tool that runs commands still
+    /// counts as having every effect, and so does one that is not read-only although `own` is.
     pub(crate) fn recognised_as(mut self, own: &Tool) -> Tool {
         let Attributes { polls, offered_to_clients, offered_to_agents, .. } = own.attributes;
         self.attributes =
@@ -184,7 +183,7 @@ mod tests {
         let new = tool();
         assert!(new.needs_machine() && !new.is_polling() && !new.is_resumable());
         let has: Vec<_> = Property::ALL.into_iter().filter(|property| new.has_property(*property)).collect();
-        // Nobody knows what it does, so it counts as starting agents.
+        // Its effects are unknown, so it counts as starting agents.
         assert_eq!(has, [Property::StartsChildren, Property::StartsUnboundedChildren]);
         assert!(tool().works_without_machine().has_property(Property::HoldsOwnerData));
         let declared = tool().works_without_machine().without_owner_data();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a node can do, as reported to a gateway and used to decide which skills fit.
+/// An ability of a node. The gateway uses it to decide which skills fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Capability {
     #[serde(rename = "filesystem.list")]

@@ -1,4 +1,4 @@
-//! From a checked input to a tool's own type. A schema does not say how large a number may be; the type does.
+//! Converts a checked input to the tool's type. The type limits numbers that the schema does not.
 
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
@@ -17,7 +17,7 @@ const RANGES: &[(&str, &str)] = &[
     ("isize", "a whole number from -9223372036854775808 to 9223372036854775807"),
 ];
 
-/// The input as a tool's own type, or which value it cannot be.
+/// Converts the input, or names the value that does not fit.
 pub(crate) fn convert<'de, I: DeserializeOwned>(
     input: impl Deserializer<'de, Error = serde_json::Error>,
 ) -> Result<I, Violation> {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_its_type_is_named_with_its_range() {
+    fn number_outside_its_type_is_reported_with_the_range() {
         let violation = |input: Value| convert::<Input>(&input).unwrap_err().to_string();
         let message = violation(json!({"limit": 9_007_199_254_740_992_u64, "lines": []}));
         assert_eq!(message, "limit: must be a whole number from 0 to 4294967295");

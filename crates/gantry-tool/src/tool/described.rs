@@ -1,17 +1,17 @@
-//! Descriptions that others wrote, such as a node or an MCP server, made safe for prompts and terminals.
+//! Sanitizes descriptions from nodes and MCP servers for prompts and terminals.
 
 use serde_json::Value;
 
 use crate::text::invisible::without_hidden;
 
-/// A description without what controls a terminal, reverses text or cannot be seen.
+/// Removes control characters, reversed text and invisible characters.
 pub(crate) fn plain_text(text: &str) -> String {
     let mut plain = without_hidden(text);
     plain.retain(|c| !c.is_control() || matches!(c, '\n' | '\t'));
     plain
 }
 
-/// A schema whose descriptions are plain text. What it demands stays as it is.
+/// Sanitizes the descriptions in a schema. Its constraints stay as they are.
 pub(crate) fn plain_schema(mut schema: Value) -> Value {
     fn walk(value: &mut Value) {
         match value {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_leave_descriptions_and_not_demands() {
+    fn control_characters_are_removed_from_descriptions_only() {
         assert_eq!(plain_text("a\u{1b}[31mb\u{7}\n\tc\u{202e}d\r"), "a[31mb\n\tcd");
         assert_eq!(plain_text("adds\u{e0069}\u{e0067}\u{200b}\u{feff} numbers"), "adds numbers");
         let schema = json!({

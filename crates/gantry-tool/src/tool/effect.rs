@@ -1,5 +1,5 @@
-//! What a tool can do to the world. Roles and lists of tools select by these effects. A tool whose effects are unknown counts
-//! as having all of them, so a new tool, or a tool from elsewhere, is left out until somebody declares what it does.
+//! `Effect` is what a tool can do to the world. Roles and lists of tools select by effects. A tool with unknown effects
+//! counts as having all of them, so such a list leaves it out until its effects are declared.
 
 use crate::tool::{Capability, Tool, Toolset};
 
@@ -7,9 +7,9 @@ use crate::tool::{Capability, Tool, Toolset};
 pub enum Effect {
     RunsCommands,
     WritesFiles,
-    /// Beyond the machine that it runs on.
+    /// The tool reaches beyond the machine that it runs on.
     ReachesNetwork,
-    /// To people, or to other agents, which then act.
+    /// The tool sends messages to people or to other agents.
     SendsMessages,
     StartsAgents,
 }
@@ -57,7 +57,7 @@ impl Tool {
             return declared.contains(&effect);
         }
         if self.is_remote() {
-            // The operator decides whether a server's word counts. A node's word never does.
+            // The operator decides whether to trust the declarations of a server. Those of a node are never trusted.
             return self.toolset() != Toolset::Mcp || !self.is_read_only();
         }
         if self.is_read_only() {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_counts_as_everything() {
+    fn unknown_effects_count_as_every_effect() {
         let all = "runs_commands writes_files reaches_network sends_messages starts_agents";
         let own = |name: &str| echo_tool(name, Toolset::Basic);
         assert_eq!(effects(&own("new")), all);
@@ -127,7 +127,7 @@ mod tests {
         let network = own("call").effects(&[Effect::ReachesNetwork]);
         assert!(network.is_open_world());
         assert_eq!(effects(&network), "reaches_network");
-        // A machine's and a server's own word.
+        // The declarations of a node and of a server.
         assert_eq!(effects(&remote("box__Deploy", Toolset::Node, true)), all);
         assert_eq!(effects(&remote("box__Read", Toolset::Node, true)), all);
         assert_eq!(effects(&remote("fs__write_file", Toolset::Mcp, false)), all);

@@ -1,4 +1,4 @@
-//! `Label` says where the content of a result comes from.
+//! `Label` marks where the content of a result comes from.
 
 use serde::{Deserialize, Serialize};
 

@@ -71,13 +71,12 @@ impl Tool {
         self
     }
 
-    /// Where a call of this input reads and writes; `None` if the paths that it touches say so. An input that the tool would
-    /// reject has no locations.
+    /// The data locations of a call, or `None` if the touched paths are its locations. An invalid input has no locations.
     pub fn locations_of(&self, input: &Value) -> Option<Vec<DataAccess>> {
         self.locations.as_ref().map(|locations| locations(input).unwrap_or_default())
     }
 
-    /// Declares that a call reads the path in this field of its input. `resolve` says where a path leads.
+    /// Declares that a call reads the path in this field of its input. `resolve` follows its links.
     pub fn reads_path(self, field: &'static str, resolve: impl Resolve) -> Self {
         self.touches_path(move |call, input| Ok(Touch::read(resolve(call, required(input, field)?))))
     }

@@ -3,14 +3,14 @@
 
 use serde_json::{Map, Value, json};
 
-/// The largest integer that JSON readers agree on. As a bound it says only what a number can be at all.
+/// The largest integer that all JSON readers represent exactly. As a maximum it adds nothing.
 const LARGEST_SAFE: u64 = (1 << 53) - 1;
 
-/// Marks parameters that another MCP server wants as headers too. Callers of Gantry do not send them.
+/// Marks parameters that an MCP server also expects as headers. Callers of Gantry do not send them.
 const MCP_HEADER: &str = "x-mcp-header";
 
-/// Returns the published form of an input schema. Fields that may be left out are not said to accept null, described fields
-/// state their default in words, and the ban on unknown fields is left out.
+/// Returns the published form of an input schema: without null for optional fields, without defaults that the
+/// description states, and without the ban on unknown fields.
 pub fn published_input(schema: Value) -> Map<String, Value> {
     let mut schema = match schema {
         Value::Object(object) => object,
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_inputs_leave_out_what_the_gate_checks() {
+    fn published_inputs_omit_constraints_that_the_gate_checks() {
         let schema = json!({
             "title": "Input", "type": "object", "additionalProperties": false, "required": ["a"],
             "properties": {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::schema;
 
-/// What a tool answers: an object, or plain text.
+/// The answer of a tool: an object, or plain text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     Json(Value),
@@ -14,7 +14,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The reply as bytes of the form every surface shows: compact JSON, or the text itself.
+    /// The reply as surfaces show it: compact JSON, or the text itself.
     pub fn to_text(&self) -> String {
         match self {
             Reply::Json(value) => value.to_string(),

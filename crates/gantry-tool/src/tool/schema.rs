@@ -13,20 +13,20 @@ use crate::error::Violation;
 use crate::text::nearest::nearest;
 pub use cost::too_costly;
 
-/// Steps back of one search with a pattern that cannot be searched for in linear time.
+/// The backtracking limit of one search with a pattern that needs backtracking.
 const MAX_STEPS_BACK: usize = 10_000;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// Visits of one check: about a fifth of a second. Nothing can break it off, a deadline neither.
+/// The most visits of one check, about 200 ms. A check cannot be cancelled.
 const MAX_CHECKED: usize = 4_000_000;
-/// Visits of a check that others may wait for: some milliseconds.
+/// The most visits of a check on an async thread: a few milliseconds.
 const MAX_AT_ONCE: usize = 50_000;
 const MAX_VIOLATIONS: usize = 200;
 
-/// What a tool's input type says about it.
+/// The description and schema of a tool's input type.
 pub(crate) struct InputSchema {
     /// The first paragraph of the type's doc comment: what a model reads.
     pub(crate) description: String,
-    /// The other paragraphs: details for people, which the documentation shows and no model pays for.
+    /// The other paragraphs: details for people, shown in the documentation only.
     pub(crate) notes: String,
     pub(crate) schema: Value,
 }
@@ -43,7 +43,7 @@ pub(crate) fn of_output<T: JsonSchema>() -> Value {
     plain(SchemaSettings::draft2020_12().for_serialize(), T::json_schema_of)
 }
 
-/// Lets a function item stand for "the schema of T" above.
+/// Makes "the schema of T" a plain function pointer.
 trait SchemaOf {
     fn json_schema_of(settings: SchemaSettings) -> Value;
 }
@@ -110,18 +110,18 @@ pub fn parse_checked<T: JsonSchema + DeserializeOwned>(mut value: Value) -> Resu
         .map_err(|err| vec![Violation { path: String::new(), message: err.to_string() }])
 }
 
-/// A compiled schema. One that does not compile refuses every input with the reason; one that is too costly to check
-/// lets everything pass, for those who wrote it to check.
+/// A compiled schema. A schema that does not compile rejects every input with the reason. A schema that is too costly
+/// accepts every input, and leaves the check to the tool.
 pub struct Validator {
-    /// `None` for what is too costly.
+    /// `None` if the check is too costly.
     compiled: Result<Option<jsonschema::Validator>, String>,
-    /// Of a check, for each part of a value.
+    /// The most visits for each part of a value.
     weight: usize,
     schema: Value,
     rounds: bool,
 }
 
-/// Whether a schema that came from elsewhere can be checked against, or why not.
+/// Returns an error if a schema from elsewhere cannot be compiled.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
     compile(schema).map(drop)
 }
@@ -154,7 +154,7 @@ impl Validator {
 
     pub(crate) fn check(&self, input: &mut Value) -> Result<(), Vec<Violation>> {
         if self.is_too_long(input) {
-            let message = "it is too long to be checked against the tool's schema".to_owned();
+            let message = "the input is too long to check against the tool's schema".to_owned();
             return Err(vec![Violation { path: String::new(), message }]);
         }
         if self.compiled.is_ok() {
@@ -168,12 +168,12 @@ impl Validator {
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
-    /// Whether a value is so long that nobody should wait for its check.
+    /// Whether the check of a value would take too long.
     pub fn is_too_long(&self, value: &Value) -> bool {
         self.visits(value) > MAX_CHECKED
     }
 
-    /// Whether a value's check keeps nobody waiting.
+    /// Whether the check of a value is short enough for an async thread.
     pub(crate) fn is_short(&self, value: &Value) -> bool {
         self.visits(value) <= MAX_AT_ONCE
     }
@@ -182,7 +182,7 @@ impl Validator {
         parts(value).saturating_mul(self.weight)
     }
 
-    /// What is wrong with a value as it stands, up to a number that nobody reads to the end.
+    /// The violations of a value, up to a limit.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         match &self.compiled {
             Ok(None) => Vec::new(),
@@ -190,7 +190,7 @@ impl Validator {
                 validator.iter_errors(value).take(MAX_VIOLATIONS).flat_map(|err| self.explain(&err)).collect()
             }
             Err(reason) => {
-                let message = format!("the tool's own schema is broken: {reason}");
+                let message = format!("the tool's schema is invalid: {reason}");
                 vec![Violation { path: String::new(), message }]
             }
         }
@@ -215,14 +215,14 @@ impl Validator {
         }
     }
 
-    /// `place` is where in the schema the violated `additionalProperties` stands.
+    /// `place` is the position of the violated `additionalProperties` in the schema.
     fn unknown_field(&self, place: &str, name: &str) -> String {
         let parent = place.rsplit_once('/').map_or("", |(parent, _)| parent);
         let properties = self.schema.pointer(parent).and_then(|schema| schema["properties"].as_object());
         let fields: Vec<&str> =
             properties.into_iter().flat_map(|fields| fields.keys().map(String::as_str)).collect();
         match nearest(name, fields.iter().copied()).first() {
-            Some(meant) => format!("unknown field \"{name}\"; did you mean \"{meant}\"?"),
+            Some(near) => format!("unknown field \"{name}\"; did you mean \"{near}\"?"),
             None => format!("unknown field \"{name}\"; known fields: {}", fields.join(", ")),
         }
     }
@@ -242,7 +242,7 @@ fn not_one_of(err: &jsonschema::ValidationError<'_>, options: &Value) -> String 
     format!("{} is not one of {}{near}", bounded(&err.instance().to_string()), options.join(", "))
 }
 
-/// Of alternatives that are values and types, which ones there are; else nobody knows which one was meant.
+/// Lists the alternatives if all of them are values and types.
 fn no_alternative(
     err: &jsonschema::ValidationError<'_>,
     alternatives: &[Vec<jsonschema::ValidationError<'_>>],
@@ -286,7 +286,7 @@ fn type_name(text: &str) -> String {
     text.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
 }
 
-/// Both as JSON.
+/// A hint with the nearest option. Value and options are JSON.
 fn near_value(value: &Value, options: &[String]) -> String {
     let Some(text) = value.as_str() else { return String::new() };
     let plain = options.iter().map(|option| option.trim_matches('"'));
@@ -297,7 +297,7 @@ fn plain_name(property: &Value) -> String {
     property.as_str().map_or_else(|| property.to_string(), |name| format!("\"{name}\""))
 }
 
-/// An offending value may be a whole file; the message keeps both ends of it.
+/// Shortens a message that quotes a long value. Keeps both ends.
 fn bounded(message: &str) -> String {
     const KEEP: usize = 160;
     let count = message.chars().count();
@@ -336,7 +336,7 @@ fn remove_absent(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Models write `5.0` where 5 is meant; JSON Schema agrees, serde does not.
+/// Models write `5.0` for 5. JSON Schema accepts it, serde does not.
 fn whole_floats_to_integers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -351,7 +351,7 @@ fn whole_floats_to_integers(value: &mut Value) {
     }
 }
 
-/// In the fields that the schema calls integers, and in lists and objects of them.
+/// Rounds numbers where the schema has integers, also within lists and objects.
 fn round_fractions(schema: &Value, value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() && is_integer(schema) => {
@@ -472,21 +472,21 @@ mod tests {
             "b": {"anyOf": [{"enum": ["off", "adaptive"]}, {"type": "integer"}, {"type": "null"}]},
             "c": {"anyOf": [{"type": "object", "required": ["x"]}, {"enum": ["y"]}]},
         }});
-        let told = |value: Value| Validator::new(&schema).violations(&value)[0].to_string();
+        let message = |value: Value| Validator::new(&schema).violations(&value)[0].to_string();
         assert_eq!(
-            told(json!({"a": "giuded"})),
+            message(json!({"a": "giuded"})),
             r#"a: "giuded" is not one of "supervised", "guided"; did you mean "guided"?"#
         );
-        assert_eq!(told(json!({"a": 5})), r#"a: 5 is not one of "supervised", "guided""#);
+        assert_eq!(message(json!({"a": 5})), r#"a: 5 is not one of "supervised", "guided""#);
         assert_eq!(
-            told(json!({"b": "adaptiv"})),
+            message(json!({"b": "adaptiv"})),
             r#"b: "adaptiv" is not one of "off", "adaptive", or of type integer; did you mean "adaptive"?"#
         );
-        assert!(told(json!({"c": {}})).starts_with("c: {} is not valid under"), "{}", told(json!({"c": {}})));
+        assert!(message(json!({"c": {}})).starts_with("c: {} is not valid under"), "{}", message(json!({"c": {}})));
     }
 
     #[test]
-    fn a_long_value_and_a_long_list_are_too_much_together() {
+    fn long_value_with_a_costly_schema_is_rejected() {
         let names: Vec<String> = (0..15_000).map(|number| format!("name {number}")).collect();
         let schema = Validator::new(&json!({"items": {"enum": names}}));
         assert!(schema.is_too_long(&json!(vec!["x"; 300_000])));
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fraction_is_rounded_where_that_is_asked_for() {
+    fn fraction_is_rounded_where_rounding_is_on() {
         let schema = json!({"properties": {
             "ms": {"type": ["integer", "null"], "minimum": 0}, "cost": {"type": "number"},
             "lines": {"items": {"properties": {"at": {"type": "integer"}}}},

@@ -11,9 +11,9 @@ pub enum Toolset {
     Guarded,
     Basic,
     Assistant,
-    /// What Gantry itself offers beside the five designs: reading kept results.
+    /// Gantry's own tools, such as reading kept results.
     Gantry,
-    /// Tools of MCP servers, which others have written.
+    /// Tools of MCP servers.
     Mcp,
 }
 
@@ -44,7 +44,7 @@ impl Toolset {
         }
     }
 
-    /// Whether its design calls counts and times numbers, so that a fraction is rounded and not refused.
+    /// Whether fractions are rounded instead of rejected, because the design calls counts and times numbers.
     pub(super) fn has_fractions(self) -> bool {
         matches!(self, Toolset::Node | Toolset::Native | Toolset::Guarded | Toolset::Assistant)
     }

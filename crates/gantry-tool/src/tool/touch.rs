@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use crate::error::Violation;
 
-/// Why nobody can say what a call would touch.
+/// The reason why the paths of a call are unknown.
 #[derive(Debug)]
 pub(crate) enum Unjudged {
-    /// The input breaks its schema after all.
+    /// The tool's type rejects the input.
     Invalid(Violation),
     Unknown(String),
 }
@@ -18,7 +18,7 @@ impl From<Violation> for Unjudged {
     }
 }
 
-/// A path a call is about to touch, as resolved by the file engine: links followed.
+/// A path that a call is about to touch. The file engine has resolved its links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touch {
     pub path: PathBuf,

@@ -1,24 +1,24 @@
-//! What checking a value against a schema may cost, judged from the schema alone: small schemas of strangers can take
-//! exponential time. The bounds are rough, and err on the side of caution.
+//! Estimates the cost of checking a value from the schema alone, because a small schema can take exponential time. The
+//! estimate is an upper bound.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Of one part of a value.
+/// The most visits for one part of a value.
 const MAX_VISITS: usize = 5_000;
-/// For the judgement itself.
+/// The limit for the estimate itself.
 const MAX_WORK: usize = 200_000;
 
-const COSTLY: &str = "it is too costly to check: parts of it multiply";
-const UNKNOWN: &str = "its references cannot be followed, so that nobody knows what checking it costs";
+const COSTLY: &str = "checking it takes too long, because nested alternatives multiply";
+const UNKNOWN: &str = "its references cannot be resolved, so the cost of checking it is unknown";
 
-/// Why nobody should check values against a schema, if so.
+/// The reason why values should not be checked against this schema, if there is one.
 pub fn too_costly(schema: &Value) -> Option<&'static str> {
     weight(schema).err()
 }
 
-/// Where in a value a schema applies, seen from the schema above: a field or item by its name, or any.
+/// A step from a schema to one below: to a field or item by name, or to any.
 type Step<'a> = (Kind, Option<&'a str>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,13 +30,13 @@ enum Kind {
 
 type Lead<'a> = (Step<'a>, &'a Value);
 
-/// All that applies to one part of a value at once, and where it leads.
+/// The visits to one part of a value, and the schemas for the parts below.
 struct Expanded<'a> {
     visits: usize,
     leads: HashMap<Step<'a>, Vec<usize>>,
 }
 
-/// The most that is done to one part of a value, in visits, or why nobody should do it.
+/// The most visits to one part of a value, or the reason why it should not be checked.
 pub(super) fn weight(root: &Value) -> Result<usize, &'static str> {
     let names = Names::of(root)?;
     let mut schemas = vec![root];
@@ -62,7 +62,7 @@ pub(super) fn weight(root: &Value) -> Result<usize, &'static str> {
     weigh(&expanded)
 }
 
-/// From the leaves up: what each adds up to. What is left then leads back to itself, and may do so one way at a time.
+/// Adds the visits from the leaves up. The remaining schemas are recursive, and may refer back to themselves only once.
 fn weigh(expanded: &[Expanded<'_>]) -> Result<usize, &'static str> {
     let mut above: Vec<Vec<usize>> = vec![Vec::new(); expanded.len()];
     let mut waits_for: Vec<usize> = vec![0; expanded.len()];
@@ -101,7 +101,7 @@ fn weigh(expanded: &[Expanded<'_>]) -> Result<usize, &'static str> {
     Ok(most)
 }
 
-/// The most that comes together in one place below: what is meant for it, and what is meant for any.
+/// The most visits to one part below: by steps to its name, and by steps to any name.
 fn heaviest(one: &Expanded<'_>, weight: impl Fn(usize) -> usize) -> usize {
     let sum = |step: &Step<'_>| {
         one.leads
@@ -117,7 +117,7 @@ fn heaviest(one: &Expanded<'_>, weight: impl Fn(usize) -> usize) -> usize {
     one.leads.keys().map(at).max().unwrap_or(0)
 }
 
-/// Everything that a schema applies to the same part of a value, counted as often as it is applied.
+/// Counts every schema that applies to the same part of a value, and collects the steps below.
 fn expand<'a>(schema: &'a Value, names: &Names<'a>) -> Result<(usize, Vec<Lead<'a>>), &'static str> {
     let mut visits = 0;
     let mut leads = Vec::new();
@@ -129,7 +129,7 @@ fn expand<'a>(schema: &'a Value, names: &Names<'a>) -> Result<(usize, Vec<Lead<'
         }
         let Value::Object(fields) = schema else { continue };
         visits += in_itself(fields);
-        // Who asks what was not looked at has to look again.
+        // `unevaluated…` evaluates the other keywords again.
         let times = if fields.keys().any(|key| key.starts_with("unevaluated")) { 3 } else { 1 };
         for _ in 0..times {
             in_place(fields, names, &mut open)?;
@@ -142,7 +142,7 @@ fn expand<'a>(schema: &'a Value, names: &Names<'a>) -> Result<(usize, Vec<Lead<'
     Ok((visits, leads))
 }
 
-/// Beyond a look: lists are searched, and some patterns try many ways.
+/// Extra visits of one schema: long enums are searched, and some patterns backtrack.
 fn in_itself(fields: &Map<String, Value>) -> usize {
     const TRIES: usize = 500;
     let listed = fields.get("enum").and_then(Value::as_array).map_or(0, |all| all.len() / 8);
@@ -195,7 +195,7 @@ fn below<'a>(fields: &'a Map<String, Value>, leads: &mut Vec<Lead<'a>>) {
     }
 }
 
-/// What references can mean within one document.
+/// The targets of references within one document.
 struct Names<'a> {
     root: &'a Value,
     anchors: HashMap<&'a str, &'a Value>,
@@ -203,7 +203,7 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn of(root: &'a Value) -> Result<Names<'a>, &'static str> {
-        // What was `id` once is a word like any other now, in examples too.
+        // `id` is a keyword only in draft 4. Later it may be any field.
         let old = root.get("$schema").and_then(Value::as_str).is_some_and(|draft| draft.contains("draft-04"));
         let ids: &[&str] = if old { &["$id", "id"] } else { &["$id"] };
         let mut anchors = HashMap::new();
@@ -219,7 +219,7 @@ impl<'a> Names<'a> {
                             return Err(UNKNOWN);
                         }
                     }
-                    // A document in the document has references of its own.
+                    // An embedded document has its own references.
                     let own = ids.iter().any(|key| fields.get(*key).is_some_and(Value::is_string));
                     if own && !std::ptr::eq(value, root) {
                         return Err(UNKNOWN);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_multiplies_is_too_costly() {
+    fn schema_whose_parts_multiply_is_too_costly() {
         let four = |next: Value| json!({"allOf": [next, next, next, next]});
         let deep = |next: Value| json!({"anyOf": vec![json!({"properties": {"x": next}}); 4]});
         let twice = |next: Value| json!({"unevaluatedProperties": false, "allOf": [next]});
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_not() {
+    fn ordinary_schema_is_not_too_costly() {
         let tree = json!({"type": "object", "properties": {
             "left": {"$ref": "#"}, "right": {"$ref": "#"}, "all": {"type": "array", "items": {"$ref": "#"}}}});
         let any_json = json!({"$defs": {"json": {"anyOf": [
@@ -315,14 +315,14 @@ mod tests {
             (0..2_000).map(|n| (format!("f{n}"), json!({"$ref": "#/$defs/s"}))).collect();
         let wide = json!({"$defs": {"s": {"enum": ["a", "b"]}}, "properties": wide});
         let one = |next: Value| json!({"properties": {"x": next}});
-        let told = json!({"properties": {"id": {"type": "string"}}, "examples": [{"id": "a"}]});
-        for schema in [json!(true), json!({}), told, tree, any_json, filter, wide, chain(500, one)] {
+        let with_examples = json!({"properties": {"id": {"type": "string"}}, "examples": [{"id": "a"}]});
+        for schema in [json!(true), json!({}), with_examples, tree, any_json, filter, wide, chain(500, one)] {
             assert_eq!(too_costly(&schema), None, "{schema}");
         }
     }
 
     #[test]
-    fn the_judgement_itself_is_quick() {
+    fn estimate_is_fast() {
         let started = std::time::Instant::now();
         let heavy: Map<String, Value> = (0..3_000)
             .map(|n| (format!("f{n}"), json!({"allOf": vec![json!({"$ref": "#/$defs/s"}); 2]})))
