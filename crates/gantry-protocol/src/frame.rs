@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{ErrorCode, WireError};
-use crate::plain;
 use crate::text::{cancel_text, event_text, request_text, response_text};
 
 /// JSON that is passed on without parsing it.
@@ -58,11 +57,6 @@ impl Frame {
     /// Ignores unknown fields, so that a newer peer may send more. An invalid response becomes a response with an error,
     /// because its requester waits for it.
     pub fn parse(text: &str) -> Result<Frame, FrameError> {
-        plain::read(text).map_or_else(|| Frame::parse_any(text), Ok)
-    }
-
-    /// As [`Frame::parse`], for any valid JSON.
-    pub(crate) fn parse_any(text: &str) -> Result<Frame, FrameError> {
         Frame::parse_whole(text).or_else(|err| match numbered(text) {
             Some(Numbered { id, kind }) if kind.as_deref() == Some("res") => {
                 let message = format!("invalid response: {}", err.message);

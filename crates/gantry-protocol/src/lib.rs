@@ -9,7 +9,6 @@ mod frame;
 mod methods;
 mod names;
 mod nodes;
-mod plain;
 mod sessions;
 mod stream;
 mod text;
@@ -48,9 +47,7 @@ pub use sessions::{
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
 };
-pub use text::{
-    JsonText, cancel_text, event_text, node_call_text, push_number, push_string, request_text, response_text,
-};
+pub use text::{JsonText, cancel_text, event_text, node_call_text, request_text, response_text};
 pub use tokens::{TokenAdd, TokenAdded, TokenInfo, TokenList, TokenName};
 pub use tools::{ResultPage, ResultParams, ToolInfo, ToolList, ToolsGetParams, ToolsListParams};
 pub use transfer::{
