@@ -1,8 +1,13 @@
-//! Stays awake for a moment around a call. Who passes a call on is about to get its answer, and who answered is about to be
-//! asked again: going to sleep in between costs more than the call itself.
+//! `BusyPoll` polls the runtime for input for 150 µs after a call begins or ends. Another message usually follows within
+//! microseconds, sooner than a sleeping thread wakes up. The gateway and `gantry mcp` use it.
 //!
-//! One task, one thread, and only for [`BUSY_POLL`] after the last call began or ended: an idle process sleeps. Not while several calls
-//! are under way or come at once either: then there is work enough to stay awake for, and others need the core.
+//! Measured with a call from a client over a relay to a node and back: three processes on loopback, 24 rounds of 3,000
+//! calls each, on two cores with a load average of 20. In the best round a tenth of the calls took at most 39 µs instead
+//! of 52 µs, and the fastest call took 37 µs instead of 44 µs. The median over all rounds was 65 µs instead of 57 µs: on
+//! busy cores, polling takes time from the process that is waited for.
+//!
+//! One task polls on one thread, so an idle process sleeps. It does not poll while several calls run, because then the
+//! threads are awake anyway and other work needs the core.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
@@ -13,34 +18,38 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Longer than it takes to wake a neighbour and hear from it, shorter than anybody would notice on a bill.
-const BUSY_POLL: Duration = Duration::from_micros(150);
+/// The time to poll. It is longer than a round trip on one machine.
+const POLL_TIME: Duration = Duration::from_micros(150);
 
 pub struct BusyPoll {
-    lasts: Duration,
-    since: Instant,
-    /// Nanoseconds after `since` when a call last began or ended.
+    duration: Duration,
+    created: Instant,
+    /// When a call last began or ended, in nanoseconds after `created`.
     active: AtomicU64,
-    /// How often that was.
+    /// The number of calls that began or ended.
     touches: AtomicU64,
-    /// Awake, or about to be.
+    /// Whether the task polls, or is about to.
     awake: AtomicBool,
     woken: Notify,
     calls: TaskTracker,
-    /// Work that was put off so that nobody had to wait for it.
+    /// Deferred work, such as writing audit lines.
     settle: Box<dyn Fn() + Send + Sync>,
 }
 
 impl BusyPoll {
-    /// Of a process whose calls are tracked by these. `settle` does what they put off, while nothing else is to do.
+    /// Polls for the calls that `calls` tracks. `settle` does their deferred work when there is nothing else to do.
     pub fn new(calls: TaskTracker, settle: impl Fn() + Send + Sync + 'static) -> BusyPoll {
-        BusyPoll::lasting(BUSY_POLL, calls, settle)
+        BusyPoll::with_duration(POLL_TIME, calls, settle)
     }
 
-    fn lasting(lasts: Duration, calls: TaskTracker, settle: impl Fn() + Send + Sync + 'static) -> BusyPoll {
+    fn with_duration(
+        duration: Duration,
+        calls: TaskTracker,
+        settle: impl Fn() + Send + Sync + 'static,
+    ) -> BusyPoll {
         BusyPoll {
-            lasts,
-            since: Instant::now(),
+            duration,
+            created: Instant::now(),
             active: AtomicU64::new(0),
             touches: AtomicU64::new(0),
             awake: AtomicBool::new(false),
@@ -50,7 +59,7 @@ impl BusyPoll {
         }
     }
 
-    /// A call begins or ends.
+    /// Reports that a call begins or ends.
     pub fn on_activity(&self) {
         self.active.store(self.now(), Ordering::Relaxed);
         self.touches.fetch_add(1, Ordering::Relaxed);
@@ -59,11 +68,11 @@ impl BusyPoll {
         }
     }
 
-    /// Until the process is to stop.
+    /// Polls until `stop` is cancelled.
     pub async fn run(&self, stop: CancellationToken) {
         let mut seen = 0;
-        // On a runtime of one thread what follows from input may be for the main task to do, which has its turn after the next look.
-        let looks = match Handle::current().runtime_flavor() {
+        // On a runtime with one thread, the main task may handle the input. It runs after the next poll.
+        let polls_per_round = match Handle::current().runtime_flavor() {
             RuntimeFlavor::CurrentThread => 2,
             _ => 1,
         };
@@ -73,19 +82,19 @@ impl BusyPoll {
                 () = stop.cancelled() => return,
             }
             while self.is_active() {
-                for _ in 0..looks {
-                    look_for_input().await;
+                for _ in 0..polls_per_round {
+                    poll_for_input().await;
                 }
                 let touches = self.touches.load(Ordering::Relaxed);
                 let new = touches.saturating_sub(std::mem::replace(&mut seen, touches));
                 if new > 0 {
                     (self.settle)();
                 }
-                // A call that begins and ends in one turn touches twice; more are several calls.
+                // One call that begins and ends between two polls counts twice. More than two means several calls.
                 if new > 2 {
                     break;
                 }
-                // Whoever is waited for may need this very core.
+                // The process that is waited for may need this core.
                 std::thread::yield_now();
             }
             self.awake.store(false, Ordering::Relaxed);
@@ -94,21 +103,21 @@ impl BusyPoll {
 
     fn is_active(&self) -> bool {
         let quiet = self.now().saturating_sub(self.active.load(Ordering::Relaxed));
-        u128::from(quiet) < self.lasts.as_nanos() && self.calls.len() <= 1
+        u128::from(quiet) < self.duration.as_nanos() && self.calls.len() <= 1
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.created.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
-/// Lets the runtime look for input, and returns when that is worked on.
-async fn look_for_input() {
+/// Lets the runtime poll for input, and returns after the woken tasks have run.
+async fn poll_for_input() {
     tokio::task::yield_now().await;
-    // It comes back before it has worked on what came in, for which it is enough to stand behind that.
-    let mut stood_behind = false;
+    // `yield_now` returns before the woken tasks run. Waking once more puts this task behind them.
+    let mut is_queued = false;
     std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut stood_behind, true) {
+        if std::mem::replace(&mut is_queued, true) {
             return Poll::Ready(());
         }
         cx.waker().wake_by_ref();
@@ -124,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_stays_awake_while_there_are_calls_and_sleeps_when_there_are_none() {
+    async fn polls_after_a_single_call_and_sleeps_otherwise() {
         let calls = TaskTracker::new();
         let lasts = Duration::from_millis(300);
         let settled = Arc::new(AtomicU64::new(0));
@@ -132,7 +141,7 @@ mod tests {
         let settle = move || {
             counting.fetch_add(1, Ordering::Relaxed);
         };
-        let busy_poll = Arc::new(BusyPoll::lasting(lasts, calls.clone(), settle));
+        let busy_poll = Arc::new(BusyPoll::with_duration(lasts, calls.clone(), settle));
         let stop = CancellationToken::new();
         let running = tokio::spawn({
             let (busy_poll, stop) = (busy_poll.clone(), stop.clone());

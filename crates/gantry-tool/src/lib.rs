@@ -14,7 +14,6 @@
 //! [`AuditSink`] and [`ResultStore`].
 
 mod audit;
-mod busy_poll;
 mod call;
 mod error;
 mod gate;
@@ -29,7 +28,6 @@ mod tool;
 mod wire;
 
 pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
-pub use busy_poll::BusyPoll;
 pub use call::user_asking::{UserAnswers, UserAnswersFuture, UserAsker, UserQuestion};
 pub use call::{
     Autonomy, Call, Ctx, Findings, Principal, PrincipalKind, Progress, ProgressSink, Surface,

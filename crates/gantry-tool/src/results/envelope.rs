@@ -12,7 +12,7 @@ use crate::tool::{Reply, Tool, Toolset};
 pub struct Done<T> {
     /// Always true; an error has `ok: false` and `error`.
     ok: bool,
-    /// The result of the tool.
+    /// What the tool found or did.
     result: T,
 }
 

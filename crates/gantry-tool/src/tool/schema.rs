@@ -482,7 +482,11 @@ mod tests {
             message(json!({"b": "adaptiv"})),
             r#"b: "adaptiv" is not one of "off", "adaptive", or of type integer; did you mean "adaptive"?"#
         );
-        assert!(message(json!({"c": {}})).starts_with("c: {} is not valid under"), "{}", message(json!({"c": {}})));
+        assert!(
+            message(json!({"c": {}})).starts_with("c: {} is not valid under"),
+            "{}",
+            message(json!({"c": {}}))
+        );
     }
 
     #[test]
