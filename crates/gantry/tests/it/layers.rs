@@ -239,7 +239,7 @@ fn a_domain_plugs_in_with_four_lines() {
         // Below its list, this file may name the domain.
         let text = if is_this_list { text.split("const BELOW_DOMAINS").next().unwrap() } else { &text };
         let mentions = |line: &&str| {
-            let is_field = line.contains("example:") || line.contains(".example.");
+            let is_field = line.contains("example:") || line.contains("config.example");
             line.contains("gantry-example")
                 || line.contains("gantry_example")
                 || (relative.starts_with("gantry/src") && is_field)
