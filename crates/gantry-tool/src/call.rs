@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::gate::approval::Approver;
-use crate::policy::{Asked, Policy};
+use crate::policy::{ImpliedQuestion, Policy};
 use crate::registry::ToolScope;
 use crate::tool::Label;
 
@@ -207,7 +207,7 @@ pub struct Call {
     /// Set by the gate. Walks skip sensitive paths, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
     /// Set by the gate: the questions that were approved.
-    pub approved: Vec<Asked>,
+    pub approved: Vec<ImpliedQuestion>,
     /// Set by the gate, for tools that find out only while they run which calls they imply.
     pub policy: Option<Policy>,
 }

@@ -38,7 +38,9 @@ pub use gate::approval::{Approval, Approver, Consent, ConsentFuture};
 pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
 pub use metrics::{Metrics, Status};
 pub use policy::sensitive::SensitivePaths;
-pub use policy::{Asked, Condition, Decision, Implied, Operator, Policy, Rule, RuleError, Touching, Verdict};
+pub use policy::{
+    Condition, Decision, Implied, ImpliedQuestion, Operator, Policy, Rule, RuleError, Touching, Verdict,
+};
 pub use registry::model_name::{may_be_hashed, published_name};
 pub use registry::multi_node::SharedTool;
 pub use registry::{LOCAL_NODE, NodeState, Registry, RegistryError, ToolScope, View, canonical_name};

@@ -17,7 +17,7 @@ pub(crate) mod sensitive;
 mod tests;
 mod verdict;
 
-pub use implied::{Asked, Implied};
+pub use implied::{Implied, ImpliedQuestion};
 pub use rule::{Condition, Operator, Rule, RuleError, Touching};
 use sensitive::SensitivePaths;
 use verdict::SUPERVISED;

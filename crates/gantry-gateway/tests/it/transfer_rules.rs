@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_store::{Depth, NewClientToken, NewTransfer};
-use gantry_tool::{Asked, Condition, Decision, Operator, Rule, ToolError};
+use gantry_tool::{Condition, Decision, ImpliedQuestion, Operator, Rule, ToolError};
 
 use crate::fleet::Fleet;
 
@@ -78,7 +78,7 @@ async fn what_was_approved_is_not_asked_again_on_the_gateways_own_machine() {
     fleet.write("local", "file", "x");
     let said = text(fleet.transfer("local:file", "a:file").await);
     assert!(said.contains("approval needed") && said.contains("(rule on local__Read)"), "{said}");
-    let approved = |tool: &str| Asked { tool: tool.into(), rule: format!("on {tool}") };
+    let approved = |tool: &str| ImpliedQuestion { tool: tool.into(), rule: format!("on {tool}") };
     let mut call = fleet.call();
     call.approved = vec![approved("local__Read")];
     fleet.transfer_as(call.clone(), "local:file", "a:file").await.unwrap();

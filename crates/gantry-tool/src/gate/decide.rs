@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::Gate;
 use crate::call::Call;
 use crate::error::Violation;
-use crate::policy::{Asked, Implied};
 use crate::policy::{Decision, Request, Subject, Verdict};
+use crate::policy::{Implied, ImpliedQuestion};
 use crate::registry::ToolScope;
 use crate::tool::{Tool, Unjudged};
 
@@ -16,7 +16,7 @@ pub(super) struct Judged {
     /// Whether the reason names paths.
     pub(super) names_paths: bool,
     /// The questions about implied calls. One approval covers all of them.
-    pub(super) asked: Option<Vec<Asked>>,
+    pub(super) asked: Option<Vec<ImpliedQuestion>>,
 }
 
 impl Judged {
@@ -66,7 +66,7 @@ impl Gate {
         for implied in implied {
             let verdict = verdict_of(implied);
             if verdict.decision == Decision::Ask {
-                asked.push(Asked { tool: implied.tool().to_owned(), rule: verdict.rule.clone() });
+                asked.push(ImpliedQuestion { tool: implied.tool().to_owned(), rule: verdict.rule.clone() });
                 asks.push(verdict.clone());
             }
             strictest = strictest.stricter(verdict);

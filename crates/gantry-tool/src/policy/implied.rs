@@ -21,7 +21,7 @@ pub struct Implied {
 
 /// A question about an implied call: the tool, and the rule that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct ImpliedQuestion {
     pub tool: String,
     pub rule: String,
 }
