@@ -104,13 +104,13 @@ export interface AnswerResult {
 /** The result of `approval.ask`. */
 export interface ApprovalAnswer {
   allow: boolean;
-  /** Why not. */
+  /** The reason for a denial. */
   reason?: string | null;
 }
 
-/** `params` of `approval.ask`: everything but a result of `{"allow": true}` is a no. */
+/** `params` of `approval.ask`. Any result other than `{"allow": true}` denies the call. */
 export interface ApprovalAsk {
-  /** The number of the client's request, as text. */
+  /** The id of the client's request, as text. */
   call: string;
   tool: string;
   rule: string;
@@ -131,28 +131,28 @@ export interface CallParams {
   tool: string;
   /** Absent means `{}`. */
   input?: unknown;
-  /** Call as this agent. */
+  /** Calls as this agent. */
   agent?: string | null;
-  /** The operator's: where relative paths start on the gateway's own machine. */
+  /** For the operator only: where relative paths start on the gateway's machine. */
   workspace?: string | null;
-  /** Call for the MCP client of this name: it is judged as one, and its results are bounded. */
+  /** Calls for the MCP client of this name. Its policy applies, and results are shortened. */
   mcp?: string | null;
   /** The caller answers `approval.ask`. */
   asks?: boolean;
 }
 
-/** `data` of `call.progress`. From a node `call` is the `callId`; to a client, the number of its request. */
+/** `data` of `call.progress`. From a node, `call` is the `callId`. To a client, it is the id of its request. */
 export interface CallProgress {
   call: string;
   done: number;
   total?: number | null;
-  /** What `done` counts, such as `bytes`, or what is being done. */
+  /** The unit of `done`, such as `bytes`, or the current action. */
   message: string;
 }
 
-/** `result` of `tool.call`: the tool's own answer, also when that is an error. What the gate refuses is the response's `error`. */
+/** `result` of `tool.call`: the answer of the tool, or its own error. A refusal by the gate is the response's `error`. */
 export interface CallResult {
-  /** The name it was resolved to. */
+  /** The resolved name of the tool. */
   tool: string;
   /** The answer is the tool's own error, in its toolset's shape. */
   isError?: boolean;
@@ -162,7 +162,7 @@ export interface CallResult {
   warnings?: string[];
 }
 
-/** On whose behalf the gateway calls a node: the node's own gate judges by it. */
+/** The caller for whom the gateway calls a node. The node's own gate applies its policy to it. */
 export interface Caller {
   /** `operator`, `client:NAME`, `mcp:NAME`, `agent:ID` or `scheduler`. */
   principal: string;
@@ -266,7 +266,7 @@ export type CloseReason =
 export interface ConnectParams {
   protocol: ProtocolRange;
   role: Role;
-  /** A node's id; anything that tells clients apart. */
+  /** The id of a node, or any name for a client. */
   id: string;
   version: string;
   /** `linux-x64` form. */
@@ -280,23 +280,23 @@ export interface ConnectParams {
 export interface ConnectResult {
   protocol: number;
   server: ServerInfo;
-  /** Of the node's `calls`, those somebody still waits for. The node ends and forgets the others. */
+  /** Those of the node's `calls` whose caller still waits. The node ends and forgets the others. */
   wanted: string[];
-  /** For clients: the directory from which the gateway's own machine takes relative paths. */
+  /** For clients: the directory where relative paths start on the gateway's machine. */
   workspace?: string | null;
 }
 
 /** Parameters or a result without fields. */
 export type Empty = Record<string, never>;
 
-/** Why a request was not answered with a result. The same codes are used by HTTP. */
+/** The reason why a request failed. HTTP uses the same codes. */
 export type ErrorCode = "unsupported_protocol" | "unauthorized" | "unknown_method" | "bad_params" | "not_found" | "conflict" | "too_large" | "too_many" | "unknown_tool" | "invalid_input" | "denied" | "approval_needed" | "unaudited" | "unavailable" | "deadline" | "cancelled" | "internal" | "bad_frame" | "not_connected" | "forbidden" | "prefix_mismatch" | "failed";
 
 /** `result` of `gateway.status`. */
 export interface GatewayStatus {
   /** The models that agents have. */
   models?: ModelsReport | null;
-  /** Keys of the configuration file that have changed and that the gateway reads at its start alone. */
+  /** Changed keys of the configuration file that need a restart of the gateway. */
   needsRestart: string[];
 }
 
@@ -375,16 +375,16 @@ export interface HttpError {
   hint?: string | null;
 }
 
-/** What HTTP answers where a request did not get to a tool. */
+/** The body of an HTTP error for a request that did not reach a tool. */
 export interface HttpProblem {
   error: HttpError;
 }
 
-/** `result` of `nodes.add` and `nodes.renew`. The token is shown this once. */
+/** `result` of `nodes.add` and `nodes.renew`. The token is shown only once. */
 export interface Invitation {
   id: string;
   token: string;
-  /** How others reach the gateway, if that is configured. */
+  /** The public URL of the gateway, if it is configured. */
   publicUrl?: string | null;
 }
 
@@ -403,9 +403,9 @@ export interface LogsResult {
 }
 
 export interface ManifestPage {
-  /** Parents before what they hold, names in byte order. */
+  /** Parents come before their children. Names are in byte order. */
   entries: WireEntry[];
-  /** There are no more. */
+  /** Whether this is the last page. */
   last: boolean;
 }
 
@@ -443,7 +443,7 @@ export interface ModelReport {
   baseUrl: string | null;
   hasKey: boolean;
   found: boolean;
-  /** The tiers that it is, and `fallback`. */
+  /** The tiers of the model, and `fallback`. */
   is: string[];
   contextWindow: number;
   maxOutput: number;
@@ -460,11 +460,11 @@ export interface ModelsReport {
 }
 
 export interface NodeHello {
-  /** Made anew with every start of the node's process: a new one has forgotten all calls. */
+  /** Changes with every start of the node's process. A new instance has forgotten all calls. */
   instance: string;
   /** A second socket of a connected node, for streams only. */
   bulk?: boolean;
-  /** What each tool can do; their schemas follow with `node.tools`. */
+  /** The capabilities of each tool. The schemas follow with `node.tools`. */
   tools?: { [key: string]: string[] };
   hostCapabilities?: string[];
   /** Calls of this instance that are running, or whose result was not acknowledged. */
@@ -489,7 +489,7 @@ export interface NodeInfo {
   hostCapabilities: string[];
   /** By tool. */
   toolCapabilities: { [key: string]: string[] };
-  /** Calls it is working on. */
+  /** The number of running calls. */
   inFlight: number;
 }
 
@@ -521,7 +521,7 @@ export interface NodeRenamed {
 /** `params` of `nodes.add` and `nodes.tag`. */
 export interface NodeTags {
   id: string;
-  /** All tags it shall have. */
+  /** The tags of the node. They replace the previous ones. */
   tags: string[];
 }
 
@@ -530,7 +530,7 @@ export interface NodeTools {
   tools: WireTool[];
 }
 
-/** `params` of `process.ended`: a background process is over. Sent until it is answered; `eventId` tells repeats. */
+/** `params` of `process.ended`: a background process has ended. Sent until it is answered. Repeats have the same `eventId`. */
 export interface ProcessEnd {
   eventId: string;
   sessionId: string;
@@ -546,7 +546,7 @@ export interface ProcessEnd {
   tail: string;
 }
 
-/** `result` of `process.ended`: whether this report came for the first time. */
+/** `result` of `process.ended`: whether this is the first report of the event. */
 export interface ProcessEndTaken {
   new: boolean;
 }
@@ -589,7 +589,7 @@ export interface ProtocolRange {
 export interface ProviderReport {
   name: string;
   baseUrl: string;
-  /** It was found on this machine, and is not configured. */
+  /** Whether the provider was found on this machine and is not configured. */
   found: boolean;
   lacksKey: boolean;
 }
@@ -653,7 +653,7 @@ export type SentKind = "file" | "directory";
 
 export interface ServerInfo {
   version: string;
-  /** Made anew with every start of the gateway. */
+  /** Changes with every start of the gateway. */
   instance: string;
   /** The gateway's clock, in milliseconds since 1970. */
   now: number;
@@ -767,11 +767,11 @@ export interface TokenAdd {
   expires?: number | null;
 }
 
-/** `result` of `tokens.add`. The token is shown this once. */
+/** `result` of `tokens.add`. The token is shown only once. */
 export interface TokenAdded {
   name: string;
   token: string;
-  /** Names of the token's scope that nothing has now. */
+  /** Names of the token's scope that match no tool. */
   warnings?: string[];
 }
 
@@ -810,7 +810,7 @@ export interface ToolAck {
   callIds: string[];
 }
 
-/** A tool as every surface lists it; `result` of `tools.get`. */
+/** A tool in the lists of all surfaces, and `result` of `tools.get`. */
 export interface ToolInfo {
   name: string;
   toolset: string;
@@ -821,16 +821,16 @@ export interface ToolInfo {
   idempotent: boolean;
   openWorld: boolean;
   capabilities: string[];
-  /** What the tool can do to the world, such as `writes_files`. Absent where it is not known. */
+  /** The effects of the tool, such as `writes_files`. Absent if they are unknown. */
   effects?: string[] | null;
-  /** Who is offered the tool by default: `clients`, `agents`. Absent from gateways that do not report it. */
+  /** `clients` and `agents` see the tool by default if they are listed. Absent from gateways that do not report it. */
   offeredTo?: string[] | null;
   inputSchema: unknown;
   /** Null for tools that answer in text. */
   outputSchema: unknown;
   /** The nodes that have it, for a tool that is called with the argument `node`. */
   nodes?: string[] | null;
-  /** Those of them that are connected. */
+  /** The connected ones of `nodes`. */
   online?: string[] | null;
 }
 
@@ -850,7 +850,7 @@ export interface ToolsGetParams {
 
 /** `params` of `tools.list`. */
 export interface ToolsListParams {
-  /** As this agent sees them. */
+  /** Lists the tools of this agent. */
   agent?: string | null;
   toolset?: string | null;
   /** For the MCP client of this name. */
@@ -868,11 +868,11 @@ export interface TransferDone {
 
 export interface TransferHas {
   have: number;
-  /** BLAKE3 of those bytes in hexadecimal; absent when there are none. */
+  /** BLAKE3 of those bytes in hexadecimal. Absent if there are none. */
   prefixHash?: string | null;
 }
 
-/** `params` of `transfer.have`, to the destination: what has come of a file. */
+/** `params` of `transfer.have`, to the destination: asks how much of a file has arrived. */
 export interface TransferHave {
   transfer: string;
   entry?: string | null;
@@ -898,7 +898,7 @@ export interface TransferOpen {
   transfer: string;
   path: string;
   caller: Caller;
-  /** Rules that asked about it and were answered with a yes. Only between a gateway and its own machine, which have one policy. */
+  /** Rules whose question was approved. Only between a gateway and its own machine, which share one policy. */
   approved?: string[];
 }
 
@@ -906,26 +906,26 @@ export interface TransferOpened {
   kind: SentKind;
   /** Bytes of a file; 0 for a directory. */
   size: number;
-  /** Permission bits; of a directory also the sticky one. */
+  /** Permission bits, and the sticky bit of a directory. */
   mode: number;
-  /** Another one means other content. */
+  /** Changes when the content changes. */
   version: string;
-  /** Where it really is: links followed. */
+  /** The path with links resolved. */
   path: string;
   mime?: string | null;
 }
 
-/** `params` of `transfer.finish` and `transfer.abandon`, to either end: it may forget the transfer. Abandoned parts are removed. */
+/** `params` of `transfer.finish` and `transfer.abandon`, to either end, which then forgets the transfer. `abandon` removes its parts. */
 export interface TransferOver {
   transfer: string;
-  /** For `abandon`: files below a directory of which a part may have come. */
+  /** For `abandon`: files of a directory that may have arrived in part. */
   entries?: string[];
 }
 
-/** `result` of `transfer.parts`, which asks a destination: of which transfers parts lie there. */
+/** `result` of `transfer.parts`: the transfers of which a destination has parts. */
 export interface TransferParts {
   transfers: string[];
-  /** There are others, to be told when some of these are gone. */
+  /** Whether there are more. They are listed once some of these are gone. */
   more: boolean;
 }
 
@@ -934,17 +934,17 @@ export interface TransferPrepare {
   transfer: string;
   path: string;
   kind: SentKind;
-  /** Permission bits, and the sticky one, of a directory that is made for it; one that is there keeps its own. */
+  /** Permission bits and sticky bit of a directory that is created. An existing directory keeps its own. */
   mode?: number | null;
   caller: Caller;
-  /** Where the source really is, when it is on the same machine: nothing is sent to itself, or into itself. */
+  /** The resolved path of the source, if it is on the same machine. A file cannot be sent to itself or into itself. */
   source?: string | null;
   /** As in [`TransferOpen`]. */
   approved?: string[];
 }
 
 export interface TransferPrepared {
-  /** Where it will really be: links followed. */
+  /** The path with links resolved. */
   path: string;
 }
 
@@ -955,7 +955,7 @@ export interface TransferReceive {
   stream: number;
   from: number;
   mode: number;
-  /** How long the whole file has to be, when that is known. */
+  /** The length of the whole file, if it is known. */
   size?: number | null;
 }
 
@@ -967,7 +967,7 @@ export interface TransferSend {
   from: number;
   /** The source's own bytes before `from` must have this hash. */
   prefixHash?: string | null;
-  /** What the receiver has granted at first: everything before this offset. */
+  /** The first credit of the receiver: everything before this offset may be sent. */
   credit: number;
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gantry_model::{Block, ToolSpec};
 use gantry_tool::{
-    Answer, Call, Gate, Label, Outcome, Refusal, Reply, Tool, Toolset, View, published_input, published_name,
+    Answer, Call, Gate, Label, Outcome, Reply, Tool, Toolset, View, published_input, published_name,
 };
 use serde_json::Value;
 
@@ -108,7 +108,7 @@ pub(crate) fn result(outcome: Outcome, mark: &str) -> CallResult {
     let (mut content, is_error) = match outcome.answer {
         Answer::Success(reply) => (blocks(reply), false),
         Answer::ToolError(reply) => (blocks(reply), true),
-        Answer::Refused(refusal) => (vec![Block::text(describe(&refusal))], true),
+        Answer::Refused(refusal) => (vec![Block::text(refusal.describe())], true),
     };
     let text: Vec<String> = content
         .extract_if(.., |block| matches!(block, Block::Text { .. }))
@@ -162,15 +162,10 @@ fn parts(value: &Value) -> Option<Vec<Block>> {
     parts.iter().map(block).collect()
 }
 
-fn describe(refusal: &Refusal) -> String {
-    let code = refusal.code.name();
-    if refusal.message.starts_with(code) { refusal.to_string() } else { format!("{code}: {refusal}") }
-}
-
 #[cfg(test)]
 mod tests {
     use gantry_tool::testing::{echo_tool, gate};
-    use gantry_tool::{NodeState, RefusalCode, ToolScope};
+    use gantry_tool::{NodeState, Refusal, RefusalCode, ToolScope};
     use serde_json::json;
 
     use super::*;

@@ -7,12 +7,18 @@ use std::sync::Arc;
 
 use gantry_tool::Violation;
 
-/// What the configuration has to know about a section. The types of its fields say the rest.
+/// A section of the configuration. The types of its fields define its format.
 pub trait ConfigSection: Send + Sync {
     /// Rules that the types cannot express. `at` is the section's key, such as `storage`.
     fn violations(&self, at: &str) -> Vec<Violation> {
         let _ = at;
         Vec::new()
+    }
+
+    /// Whether a change of the section needs a restart of the gateway. A section whose domain applies changes in
+    /// `Domain::apply_config` returns false.
+    fn needs_restart(&self) -> bool {
+        true
     }
 
     /// Paths in which `~` and links are resolved when the configuration is loaded.
@@ -60,7 +66,7 @@ impl Checked {
         Checked(None)
     }
 
-    /// What the domain prepared; `None` when nothing changed.
+    /// The value that the domain prepared. `None` when nothing changed.
     pub fn take<T: Any + Send>(self) -> Option<T> {
         self.0?.downcast().ok().map(|prepared| *prepared)
     }

@@ -1,4 +1,4 @@
-//! The trait itself, and what a domain gets when the gateway starts it.
+//! The `Domain` trait, and `Running`, which a domain gets when the gateway starts it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,8 +50,8 @@ pub trait Domain: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
-    /// Resumes what an earlier process left, registers tools and spawns workers. The gateway's socket
-    /// is bound by then, and accepts connections once every domain has started.
+    /// Resumes the work of an earlier process, registers tools and spawns workers. The gateway's
+    /// socket is bound by then, and accepts connections once every domain has started.
     fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {
         let _ = running;
         Box::pin(std::future::ready(Ok(())))
@@ -63,18 +63,18 @@ pub trait Domain: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
-    /// Ends what is left. No call runs any more.
+    /// Ends all remaining work. No call runs any more.
     fn stop(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// What `gantry doctor` reports about the domain.
+    /// Findings that `gantry doctor` reports about the domain.
     fn doctor(&self) -> BoxFuture<'_, Vec<Finding>> {
         Box::pin(std::future::ready(Vec::new()))
     }
 }
 
-/// What a domain may use while the gateway runs.
+/// The parts of the gateway that a domain may use while it runs.
 pub struct Running {
     pub gate: Arc<Gate>,
     pub tools: ToolsHandle,
@@ -120,7 +120,7 @@ impl ToolsHandle {
         }
     }
 
-    /// Removes tools. Calls that run already go on.
+    /// Removes tools. Running calls continue.
     pub fn withdraw(&self, names: &[&str]) {
         self.registry.remove(names);
     }
@@ -131,7 +131,7 @@ impl ToolsHandle {
 pub struct Finding {
     pub level: FindingLevel,
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     pub fix: Option<String>,
 }
 

@@ -15,7 +15,7 @@ pub use body::{AfterRun, Taken, held, read_body};
 /// Memory that a body takes from its caller's quota, until it is dropped.
 pub use gantry_link::Reservation;
 
-/// The one name in a path, or an answer that says what is wrong with it.
+/// The name in a path, or an error response if it is invalid.
 pub struct Named(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {

@@ -1,4 +1,4 @@
-//! Who is calling, once a token has been checked.
+//! `Identity` is the caller after its token was checked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub const LOCAL_OPERATOR: &str = "operator";
 /// How long a change of the clock may go unnoticed.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
-/// Somebody whose token is valid.
+/// A caller with a valid token.
 #[derive(Debug, Clone)]
 pub enum Identity {
     Operator,
@@ -23,7 +23,7 @@ impl Identity {
         matches!(self, Identity::Operator)
     }
 
-    /// Names the owner of what this caller begins.
+    /// The name under which work that this caller starts is stored.
     pub fn owner(&self) -> String {
         match self {
             Identity::Operator => LOCAL_OPERATOR.to_owned(),
@@ -47,7 +47,7 @@ impl Identity {
         }
     }
 
-    /// Tells a token from an earlier one with the same name.
+    /// Distinguishes a token from an earlier one with the same name.
     pub fn id(&self) -> &str {
         match self {
             Identity::Operator => "operator",

@@ -4,6 +4,7 @@
 //! `running_gateway.rs` of the binary. Its tools, routes, protocol methods, configuration section and
 //! background workers arrive together. The gateway knows domains only through this trait.
 
+mod busy_poll;
 mod config_section;
 mod domain;
 pub mod http;
@@ -13,6 +14,7 @@ mod methods;
 mod public_route;
 mod request_context;
 
+pub use busy_poll::BusyPoll;
 pub use config_section::{Checked, ConfigSection, ConfigSections};
 pub use domain::{Domain, Finding, FindingLevel, Running, ToolsHandle};
 pub use identity::{Identity, LOCAL_OPERATOR, wait_until};

@@ -15,7 +15,7 @@ use crate::identity::Identity;
 /// Unused accounts are dropped when there are more than this.
 const MAX_ACCOUNTS: usize = 1024;
 
-/// How often, and how long after a burst, the allocator is asked to return memory.
+/// How often, and how long after a burst, [`MemoryQuota::settle`] frees a large block.
 const SETTLING_TIMES: usize = 3;
 const SETTLING_PAUSE: Duration = Duration::from_millis(1_200);
 const LARGE_BLOCK: usize = 8 << 20;
@@ -52,8 +52,12 @@ impl MemoryQuota {
         self.find(&format!("node {id}"), || self.nodes.half())
     }
 
-    /// Returns memory to the system after a burst, also when the process is idle afterwards. The
-    /// allocator returns freed memory after a delay, and checks that delay when a large block is freed.
+    /// Returns memory to the system after a burst, also when the process is idle afterwards.
+    ///
+    /// mimalloc returns freed memory after a delay, but checks the delay only while it is used. Freeing
+    /// a large block makes it check. Measured with eight messages of 16 MiB and their parsed values (a
+    /// peak of 760 MiB, two runs): 6 s later the idle process has 6 and 15 MiB with this, and 757 and
+    /// 104 MiB without. The cost is three allocations of 8 MiB that are never touched.
     pub async fn settle(&self, stop: CancellationToken) {
         let settling = async {
             loop {

@@ -11,19 +11,19 @@ use serde::de::DeserializeOwned;
 
 use crate::identity::Identity;
 
-/// Who asks, and over which connection. Events go out over the link.
+/// The caller of a method and its connection. Events go out over the link.
 #[derive(Clone)]
 pub struct MethodContext {
     pub identity: Identity,
     pub link: Link,
-    /// Tells one connection from another within this process.
+    /// Identifies the connection within this process.
     pub connection: u64,
 }
 
 type Handler =
     Arc<dyn Fn(MethodContext, Request) -> BoxFuture<'static, Result<RawJson, WireError>> + Send + Sync>;
 
-/// What the gateway answers itself.
+/// Methods that the gateway answers itself.
 const GATEWAYS: [&str; 7] = ["connect", "tool.", "tools.", "results.", "nodes.", "tokens.", "gateway."];
 
 /// Two domains, or a domain and the gateway, answer the same method.

@@ -1,4 +1,4 @@
-//! What routes and workers of a domain may ask of the gateway.
+//! Services of the gateway for the routes and workers of a domain.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub trait GatewayServices: Send + Sync {
     /// Runs a tool through the gate.
     fn run<'a>(&'a self, call: Call, tool: &'a str, input: Value) -> BoxFuture<'a, Outcome>;
 
-    /// What ends work that was begun with a client token, by the token owner's name. `None` when the
-    /// token is no longer valid.
+    /// The token that cancels work of a client token, by the name of its owner. `None` when the
+    /// client token is no longer valid.
     fn ending_of_token<'a>(
         &'a self,
         owner: &'a str,

@@ -42,9 +42,13 @@ impl ConfigSection for ExampleConfig {
         let message = "must be between 1 and 100".to_owned();
         step.map(|_| Violation { path: format!("{at}.step"), message }).into_iter().collect()
     }
+
+    fn needs_restart(&self) -> bool {
+        false
+    }
 }
 
-/// What all parts of the domain share.
+/// The state that all parts of the domain share.
 struct Counter {
     count: AtomicI64,
     /// How often the worker has run.

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
+use gantry_domain::BusyPoll;
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service, connect, upgrade};
 use gantry_net::{GatewayUrl, Trust, dial};
 use gantry_protocol::{
     CallParams, CallResult, ConnectParams, NodeHello, NodeTools, ProtocolRange, RawJson, Role, StreamFrame,
     WireAnnotations, WireTool, method, raw,
 };
-use gantry_tool::BusyPoll;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;

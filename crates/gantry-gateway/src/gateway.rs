@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use gantry_domain::{
-    Domain, DuplicateMethod, GatewayServices, Identity, MemoryQuota, Methods, RequestContext, Running,
-    ToolsHandle,
+    BusyPoll, Domain, DuplicateMethod, GatewayServices, Identity, MemoryQuota, Methods, RequestContext,
+    Running, ToolsHandle,
 };
 use gantry_link::Link;
 use gantry_protocol::{CloseReason, GatewayStatus, ProcessEnd, ProcessEnded};
 use gantry_store::{Database, DatabaseError};
-use gantry_tool::{Answer, BusyPoll, Call, Gate, Outcome, Refusal, RefusalCode, ResultStore, Surface};
+use gantry_tool::{Answer, Call, Gate, Outcome, Refusal, RefusalCode, ResultStore, Surface};
 use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;

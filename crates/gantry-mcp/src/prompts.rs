@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::resources::Reading;
-use crate::results::in_words;
 
 /// Maximum skills in a list, because each is a file to read.
 const MAX_SKILLS: usize = 100;
@@ -39,7 +38,7 @@ pub(crate) async fn get<B: Backend>(
     if name.is_empty() || name.contains('/') {
         return Err(unknown("the name must be a folder in skills/"));
     }
-    let skill = reading.file(&path(name)).await.map_err(|refusal| unknown(&in_words(&refusal)))?;
+    let skill = reading.file(&path(name)).await.map_err(|refusal| unknown(&refusal.describe()))?;
     let text = skill["content"].as_str().ok_or_else(|| unknown("it has no SKILL.md"))?;
     let (description, body) = split(text);
     let result = GetPromptResult::new(vec![PromptMessage::new_text(Role::User, body)]);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Backend, CallRequest, Purpose, Who};
-use crate::results::{RESULT_HANDLE, in_words};
+use crate::results::RESULT_HANDLE;
 use crate::selection::{READ_FILE, RESULT_READ};
 
 const WORKSPACE: &str = "gantry://workspace/";
@@ -88,7 +88,7 @@ pub(crate) async fn read<B: Backend>(
 fn not_found(uri: &str, refusal: &Refusal) -> ErrorData {
     let shown: String = uri.chars().take(200).collect();
     ErrorData::resource_not_found(
-        format!("cannot read {shown}: {}", in_words(refusal)),
+        format!("cannot read {shown}: {}", refusal.describe()),
         Some(json!({"uri": shown})),
     )
 }

@@ -1,6 +1,6 @@
 //! From what came of a call to what a client reads: text, structure beside it, pictures, and errors that say so.
 
-use gantry_tool::{Answer, Outcome, Refusal, RefusalCode, Reply};
+use gantry_tool::{Answer, Outcome, RefusalCode, Reply};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub(crate) fn result(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
         Answer::Refused(refusal) if refusal.code == RefusalCode::UnknownTool => {
             return Err(ErrorData::invalid_params(refusal.to_string(), None));
         }
-        Answer::Refused(refusal) => CallToolResult::error(vec![ContentBlock::text(in_words(&refusal))]),
+        Answer::Refused(refusal) => CallToolResult::error(vec![ContentBlock::text(refusal.describe())]),
     };
     let warnings = outcome.warnings.iter().map(|warning| ContentBlock::text(format!("warning: {warning}")));
     result.content.extend(warnings);
@@ -54,14 +54,9 @@ fn blocks(value: &Value) -> Option<Vec<ContentBlock>> {
     blocks.iter().map(|block| serde_json::from_value(block.clone()).ok()).collect()
 }
 
-/// The gate's no, with its code, so that a model knows whether to mend, to ask or to stop.
-pub(crate) fn in_words(refusal: &Refusal) -> String {
-    let code = refusal.code.name();
-    if refusal.message.starts_with(code) { refusal.to_string() } else { format!("{code}: {refusal}") }
-}
-
 #[cfg(test)]
 mod tests {
+    use gantry_tool::Refusal;
     use serde_json::json;
 
     use super::*;

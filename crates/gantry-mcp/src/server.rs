@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use gantry_tool::{BusyPoll, Outcome, Refusal, may_be_hashed};
+use gantry_domain::BusyPoll;
+use gantry_tool::{Outcome, Refusal, may_be_hashed};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams,
     GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
@@ -24,7 +25,7 @@ use crate::approval::{Approvals, Instead};
 use crate::backend::{Backend, CallRequest, OfferedTools, Purpose, Who};
 use crate::progress::{Reports, reports};
 use crate::resources::{self, Reading};
-use crate::results::{in_words, result};
+use crate::results::result;
 use crate::{prompts, tools};
 
 const INSTRUCTIONS: &str = "Tools on the user's machines. Relative paths start in the workspace. A result that was too long \
@@ -227,7 +228,7 @@ async fn fingerprint<B: Backend>(backend: &B, who: &Who) -> Option<blake3::Hash>
 }
 
 fn refused(refusal: &Refusal) -> ErrorData {
-    ErrorData::invalid_request(in_words(refusal), None)
+    ErrorData::invalid_request(refusal.describe(), None)
 }
 
 /// Rejects a cursor. Every list has one page, so the server never gives one out.

@@ -15,7 +15,7 @@ pub struct GatewayStatus {
     /// The models that agents have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub models: Option<ModelsReport>,
-    /// Keys of the configuration file that have changed and that the gateway reads at its start alone.
+    /// Changed keys of the configuration file that need a restart of the gateway.
     #[serde(default)]
     pub needs_restart: Vec<String>,
 }
@@ -34,7 +34,7 @@ pub struct ModelsReport {
 pub struct ProviderReport {
     pub name: String,
     pub base_url: String,
-    /// It was found on this machine, and is not configured.
+    /// Whether the provider was found on this machine and is not configured.
     pub found: bool,
     pub lacks_key: bool,
 }
@@ -49,7 +49,7 @@ pub struct ModelReport {
     pub base_url: Option<String>,
     pub has_key: bool,
     pub found: bool,
-    /// The tiers that it is, and `fallback`.
+    /// The tiers of the model, and `fallback`.
     pub is: Vec<String>,
     pub context_window: u64,
     pub max_output: u32,
@@ -81,7 +81,7 @@ pub enum HealthStatus {
     Stopping,
 }
 
-/// What HTTP answers where a request did not get to a tool.
+/// The body of an HTTP error for a request that did not reach a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpProblem {
     pub error: HttpError,

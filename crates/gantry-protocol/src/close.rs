@@ -1,4 +1,4 @@
-//! Why a connection is closed. Since version 2 the close frame's reason is this type as JSON; programs decide by its code.
+//! `CloseReason` is the reason in a close frame. Since version 2 it is sent as JSON, and programs decide by its code.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum CloseReason {
     Refused {
         error: ErrorCode,
     },
-    /// A newer connection with the same node id took this one's place.
+    /// A newer connection with the same node id replaced this one.
     Replaced,
     /// The operator gave the node another id: connect with that one. The token stays the same.
     NodeRenamed {
@@ -48,7 +48,7 @@ pub enum CloseReason {
     Silent,
     /// Too many messages were not frames.
     BadFrames,
-    /// There is no room for a large message now. It was not read: try again later.
+    /// The memory for large messages is used up. The message was not read: try again later.
     NoRoom,
     /// A large message came too slowly.
     TooSlow,
@@ -70,7 +70,7 @@ impl CloseReason {
         }
     }
 
-    /// Reads a sentence that a gateway or node of version 1 closed with.
+    /// Reads the sentence of a gateway or node of version 1.
     pub fn from_sentence(text: &str) -> Option<CloseReason> {
         let renamed = text.strip_prefix("the node was renamed to ").and_then(|rest| rest.split(';').next());
         if let Some(new_id) = renamed {
@@ -97,7 +97,7 @@ impl CloseReason {
         known.into_iter().find(|reason| reason.sentence() == text)
     }
 
-    /// What version 1 sent. Nodes and clients of that version decide by these sentences, so they never change.
+    /// The text of version 1. Nodes and clients of that version decide by these sentences, so they never change.
     fn sentence(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             CloseReason::NodeRenamed { new_id } => {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_code_is_no_reason() {
+    fn unknown_code_is_not_parsed() {
         assert_eq!(CloseReason::parse(r#"{"code":"later_version"}"#), None);
         assert_eq!(CloseReason::parse(""), None);
     }

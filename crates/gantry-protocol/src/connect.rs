@@ -1,4 +1,4 @@
-//! The first request of every connection, and what a node says about its tools right after.
+//! `connect`, the first request of every connection, and `node.tools`, which a node sends next.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub enum Role {
 pub struct ConnectParams {
     pub protocol: ProtocolRange,
     pub role: Role,
-    /// A node's id; anything that tells clients apart.
+    /// The id of a node, or any name for a client.
     pub id: String,
     pub version: String,
     /// `linux-x64` form.
@@ -66,12 +66,12 @@ impl ProtocolRange {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeHello {
-    /// Made anew with every start of the node's process: a new one has forgotten all calls.
+    /// Changes with every start of the node's process. A new instance has forgotten all calls.
     pub instance: String,
     /// A second socket of a connected node, for streams only.
     #[serde(default)]
     pub bulk: bool,
-    /// What each tool can do; their schemas follow with `node.tools`.
+    /// The capabilities of each tool. The schemas follow with `node.tools`.
     #[serde(default)]
     pub tools: BTreeMap<String, Vec<String>>,
     #[serde(default)]
@@ -87,10 +87,10 @@ pub struct NodeHello {
 pub struct ConnectResult {
     pub protocol: u32,
     pub server: ServerInfo,
-    /// Of the node's `calls`, those somebody still waits for. The node ends and forgets the others.
+    /// Those of the node's `calls` whose caller still waits. The node ends and forgets the others.
     #[serde(default)]
     pub wanted: Vec<String>,
-    /// For clients: the directory from which the gateway's own machine takes relative paths.
+    /// For clients: the directory where relative paths start on the gateway's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
 }
@@ -99,7 +99,7 @@ pub struct ConnectResult {
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
     pub version: String,
-    /// Made anew with every start of the gateway.
+    /// Changes with every start of the gateway.
     pub instance: String,
     /// The gateway's clock, in milliseconds since 1970.
     pub now: i64,
@@ -134,7 +134,7 @@ pub struct WireAnnotations {
     pub open_world: bool,
 }
 
-/// What is assumed of a tool that says nothing about itself.
+/// The annotations of a tool that declares none.
 impl Default for WireAnnotations {
     fn default() -> Self {
         WireAnnotations { read_only: false, destructive: true, idempotent: false, open_world: true }

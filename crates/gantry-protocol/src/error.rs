@@ -1,4 +1,4 @@
-//! What goes wrong on the wire, by code.
+//! Error codes of the protocol.
 
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
@@ -6,7 +6,7 @@ use serde::de::value::Error as ValueError;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// Why a request was not answered with a result. The same codes are used by HTTP.
+/// The reason why a request failed. HTTP uses the same codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
@@ -34,7 +34,7 @@ pub enum ErrorCode {
     Cancelled,
     /// The source's bytes are not those that the destination already has.
     PrefixMismatch,
-    /// It happened and failed: no such file, disk full. The message says on what.
+    /// The operation failed: missing file, full disk. The message names the object.
     Failed,
     Internal,
 }
@@ -67,7 +67,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the same request may succeed later without anybody changing anything.
+    /// Whether the same request may succeed later without a change.
     pub fn is_retryable(self) -> bool {
         matches!(self, ErrorCode::Unavailable | ErrorCode::TooMany | ErrorCode::Deadline)
     }
@@ -88,7 +88,7 @@ pub struct WireError {
     pub retryable: bool,
 }
 
-/// A newer peer may have codes that are not known here: it failed, and the message says why.
+/// Reads the code of a newer peer that is unknown here as `failed`. The message has the reason.
 fn known_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ErrorCode, D::Error> {
     let code = String::deserialize(deserializer)?;
     let known: Result<ErrorCode, ValueError> = ErrorCode::deserialize(code.into_deserializer());

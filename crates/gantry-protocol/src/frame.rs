@@ -4,10 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{ErrorCode, WireError};
-use crate::plain;
 use crate::text::{cancel_text, event_text, request_text, response_text};
 
-/// JSON that is passed on as it came.
+/// JSON that is passed on without parsing it.
 pub type RawJson = Box<RawValue>;
 
 #[derive(Debug, Clone)]
@@ -18,7 +17,7 @@ pub enum Frame {
     Cancel { id: u64 },
 }
 
-/// Why a text is not a frame. `id` is that of the request, when it could be told.
+/// The reason why a text is not a frame. `id` is the id of the request, if it could be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct FrameError {
@@ -26,7 +25,7 @@ pub struct FrameError {
     pub message: String,
 }
 
-/// All fields of all kinds; which belong together is checked after reading.
+/// All fields of all kinds of frames. [`Frame::parse_whole`] checks which belong together.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wire<'a> {
@@ -55,17 +54,12 @@ struct Wire<'a> {
 }
 
 impl Frame {
-    /// Fields that are not known are passed over, so that a newer peer may say more. An answer that cannot be read is one
-    /// that says so: whoever asked waits for it, and its sender could not tell a complaint from a question.
+    /// Ignores unknown fields, so that a newer peer may send more. An invalid response becomes a response with an error,
+    /// because its requester waits for it.
     pub fn parse(text: &str) -> Result<Frame, FrameError> {
-        plain::read(text).map_or_else(|| Frame::parse_any(text), Ok)
-    }
-
-    /// As [`Frame::parse`], however the frame is spelled.
-    pub(crate) fn parse_any(text: &str) -> Result<Frame, FrameError> {
         Frame::parse_whole(text).or_else(|err| match numbered(text) {
             Some(Numbered { id, kind }) if kind.as_deref() == Some("res") => {
-                let message = format!("the answer cannot be read: {}", err.message);
+                let message = format!("invalid response: {}", err.message);
                 Ok(Frame::Response { id, outcome: Err(WireError::new(ErrorCode::BadFrame, message)) })
             }
             Some(Numbered { id, .. }) => Err(FrameError { id: Some(id), ..err }),
@@ -121,7 +115,7 @@ impl Frame {
     }
 }
 
-/// A value as JSON to send. Only maps with keys that are no strings could fail, and no wire type has one.
+/// Serialises a value. Only maps with keys other than strings could fail, and no wire type has one.
 pub fn raw<T: Serialize>(value: &T) -> RawJson {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| raw_null())
 }
@@ -130,7 +124,7 @@ pub fn raw_null() -> RawJson {
     RawValue::NULL.to_owned()
 }
 
-/// All that can be told of a text that is no frame, so that its sender learns which one it was.
+/// The fields of an invalid frame that identify it, for the error reply.
 #[derive(Deserialize)]
 struct Numbered {
     id: u64,
@@ -161,21 +155,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_says_why_and_whose() {
-        let said = |text: &str| {
+    fn invalid_frame_is_reported_with_reason_and_id() {
+        let error_of = |text: &str| {
             let error = Frame::parse(text).unwrap_err();
             (error.id, error.message)
         };
-        assert_eq!(said(r#"{"type":"hello","id":3}"#), (Some(3), "unknown frame type \"hello\"".into()));
-        assert_eq!(said(r#"{"type":"req","id":3}"#), (Some(3), "the frame has no \"method\"".into()));
-        assert_eq!(said(r#"{"type":"req","id":4,"method":7}"#).0, Some(4));
+        assert_eq!(error_of(r#"{"type":"hello","id":3}"#), (Some(3), "unknown frame type \"hello\"".into()));
+        assert_eq!(error_of(r#"{"type":"req","id":3}"#), (Some(3), "the frame has no \"method\"".into()));
+        assert_eq!(error_of(r#"{"type":"req","id":4,"method":7}"#).0, Some(4));
         for text in ["", "[]", "{", "{}", "7", r#"{"type":"req","id":-1,"method":"x"}"#] {
             assert!(Frame::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn an_answer_that_cannot_be_read_is_an_answer() {
+    fn invalid_response_becomes_a_response_with_an_error() {
         for text in [
             r#"{"type":"res","id":3,"ok":false}"#,
             r#"{"type":"res","id":3}"#,
@@ -194,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn later_versions_may_say_more() {
+    fn unknown_fields_are_ignored() {
         let text = r#"{"type":"cancel","id":7,"why":"later"}"#;
         assert!(matches!(Frame::parse(text), Ok(Frame::Cancel { id: 7 })));
     }
 
     #[test]
-    fn codes_are_spelled_the_same_everywhere() {
+    fn code_names_equal_their_serialised_form() {
         for code in [ErrorCode::BadFrame, ErrorCode::PrefixMismatch, ErrorCode::ApprovalNeeded] {
             assert_eq!(serde_json::to_value(code).unwrap(), code.name());
         }

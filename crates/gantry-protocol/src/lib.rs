@@ -10,7 +10,6 @@ mod frame;
 mod methods;
 mod names;
 mod nodes;
-mod plain;
 mod sessions;
 mod stream;
 mod text;
@@ -50,9 +49,7 @@ pub use sessions::{
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
 };
-pub use text::{
-    JsonText, cancel_text, event_text, node_call_text, push_number, push_string, request_text, response_text,
-};
+pub use text::{JsonText, cancel_text, event_text, node_call_text, request_text, response_text};
 pub use tokens::{TokenAdd, TokenAdded, TokenInfo, TokenList, TokenName};
 pub use tools::{ResultPage, ResultParams, ToolInfo, ToolList, ToolsGetParams, ToolsListParams};
 pub use transfer::{
@@ -62,17 +59,17 @@ pub use transfer::{
 };
 pub use values::{MAX_VALUES, VALUE_BYTES, count_values};
 
-/// The newest version this code speaks. Version 2 has codes in close frames where version 1 has sentences.
+/// The newest supported version. Version 2 has codes in close frames, version 1 has sentences.
 pub const PROTOCOL_VERSION: u32 = 2;
 
-/// The oldest version this code speaks.
+/// The oldest supported version.
 pub const OLDEST_PROTOCOL_VERSION: u32 = 1;
 
 /// The largest text frame before `connect` has succeeded.
 pub const MAX_CONNECT_BYTES: usize = 64 * 1024;
 
-/// Calls that a node may name in `connect`: as many ids as fit beside its tools.
+/// The most calls that a node may list in `connect`, so that their ids fit together with its tools.
 pub const MAX_LISTED_CALLS: usize = 1024;
 
-/// The largest frame afterwards: whole files and images travel as results.
+/// The largest text frame after `connect`. Results may contain whole files and images.
 pub const MAX_FRAME_BYTES: usize = 64 * 1024 * 1024;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::frame::RawJson;
 
-/// Names of requests. Who may send each is in `docs/protocol.md`.
+/// Names of requests. `docs/protocol.md` lists the senders of each.
 pub mod method {
     pub const CONNECT: &str = "connect";
     /// Client → gateway, and gateway → node.
@@ -21,7 +21,7 @@ pub mod method {
     pub const SESSIONS_SEND: &str = "sessions.send";
     pub const SESSIONS_LISTEN: &str = "sessions.listen";
     pub const SESSIONS_ANSWER: &str = "sessions.answer";
-    /// Gateway → client: whether a call of that client's may run.
+    /// Gateway → client: asks whether a call of that client may run.
     pub const APPROVAL_ASK: &str = "approval.ask";
     /// Node → gateway.
     pub const NODE_TOOLS: &str = "node.tools";
@@ -39,7 +39,7 @@ pub mod method {
     pub const TRANSFER_FINISH: &str = "transfer.finish";
     pub const TRANSFER_ABANDON: &str = "transfer.abandon";
     pub const TRANSFER_PARTS: &str = "transfer.parts";
-    /// Client → gateway, the operator's.
+    /// Client → gateway, for the operator only.
     pub const GATEWAY_STATUS: &str = "gateway.status";
     pub const NODES_LIST: &str = "nodes.list";
     pub const NODES_ADD: &str = "nodes.add";
@@ -56,13 +56,13 @@ pub mod method {
 
 /// Names of events.
 pub mod event {
-    /// Gateway → node: these results have arrived and may be forgotten.
+    /// Gateway → node: these results have arrived, and the node may forget them.
     pub const TOOL_ACK: &str = "tool.ack";
-    /// Node → gateway → client: how far a call is.
+    /// Node → gateway → client: the progress of a call.
     pub const CALL_PROGRESS: &str = "call.progress";
-    /// Gateway → client: tools or nodes came, went or changed.
+    /// Gateway → client: tools or nodes were added, removed or changed.
     pub const TOOLS_CHANGED: &str = "tools.changed";
-    /// Gateway → client: something happened in a session that it listens to.
+    /// Gateway → client: an event of a session that it listens to.
     pub const SESSION_EVENT: &str = "session.event";
     /// Gateway → client: a background process on a node has ended.
     pub const PROCESS_ENDED: &str = "process.ended";
@@ -79,13 +79,13 @@ pub struct CallParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub input: Option<RawJson>,
-    /// Call as this agent.
+    /// Calls as this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The operator's: where relative paths start on the gateway's own machine.
+    /// For the operator only: where relative paths start on the gateway's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// Call for the MCP client of this name: it is judged as one, and its results are bounded.
+    /// Calls for the MCP client of this name. Its policy applies, and results are shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<String>,
     /// The caller answers `approval.ask`.
@@ -93,11 +93,11 @@ pub struct CallParams {
     pub asks: bool,
 }
 
-/// `params` of `approval.ask`: everything but a result of `{"allow": true}` is a no.
+/// `params` of `approval.ask`. Any result other than `{"allow": true}` denies the call.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApprovalAsk {
-    /// The number of the client's request, as text.
+    /// The id of the client's request, as text.
     pub call: String,
     pub tool: String,
     pub rule: String,
@@ -111,24 +111,24 @@ pub struct ApprovalAsk {
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalAnswer {
     pub allow: bool,
-    /// Why not.
+    /// The reason for a denial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// `params` of `tool.call` to a node. The same `callId` twice is one call: it survives a reconnect.
+/// `params` of `tool.call` to a node. A repeated `callId` joins the running call, also after a reconnect.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeCallParams {
     pub call_id: String,
-    /// Without the node's own name before it.
+    /// The name without the node.
     pub tool: String,
     #[schemars(with = "serde_json::Value")]
     pub input: RawJson,
     pub caller: Caller,
 }
 
-/// On whose behalf the gateway calls a node: the node's own gate judges by it.
+/// The caller for whom the gateway calls a node. The node's own gate applies its policy to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {
@@ -141,11 +141,11 @@ pub struct Caller {
     pub surface: String,
 }
 
-/// `result` of `tool.call`: the tool's own answer, also when that is an error. What the gate refuses is the response's `error`.
+/// `result` of `tool.call`: the answer of the tool, or its own error. A refusal by the gate is the response's `error`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallResult<J = RawJson> {
-    /// The name it was resolved to.
+    /// The resolved name of the tool.
     pub tool: String,
     /// The answer is the tool's own error, in its toolset's shape.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -166,7 +166,7 @@ pub struct ToolAck {
     pub call_ids: Vec<String>,
 }
 
-/// `data` of `call.progress`. From a node `call` is the `callId`; to a client, the number of its request.
+/// `data` of `call.progress`. From a node, `call` is the `callId`. To a client, it is the id of its request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallProgress {
@@ -174,7 +174,7 @@ pub struct CallProgress {
     pub done: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// What `done` counts, such as `bytes`, or what is being done.
+    /// The unit of `done`, such as `bytes`, or the current action.
     #[serde(default)]
     pub message: String,
 }
@@ -193,7 +193,7 @@ pub struct LogsResult {
     pub truncated: bool,
 }
 
-/// `params` of `process.ended`: a background process is over. Sent until it is answered; `eventId` tells repeats.
+/// `params` of `process.ended`: a background process has ended. Sent until it is answered. Repeats have the same `eventId`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessEnd {

@@ -1,6 +1,6 @@
-//! Names of nodes, which become parts of tools' names and of endpoints.
+//! Node ids. They become parts of tool names and of endpoints.
 
-/// Nodes and MCP servers share one namespace with these.
+/// Reserved names. Nodes and MCP servers share one namespace.
 const RESERVED: [&str; 2] = ["gsv", "tool"];
 
 const MAX_CHARS: usize = 32;
@@ -8,7 +8,7 @@ const MAX_CHARS: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error(
-        "\"{0}\" is no node id: it takes 1 to {MAX_CHARS} lower-case letters, digits and hyphens, and begins with no hyphen"
+        "\"{0}\" is not a valid node id: use 1 to {MAX_CHARS} lower-case letters, digits and hyphens, not starting with a hyphen"
     )]
     Form(String),
     #[error("\"{0}\" is reserved and cannot be a node id")]

@@ -26,7 +26,7 @@ pub struct NodeInfo {
     /// By tool.
     #[serde(default)]
     pub tool_capabilities: BTreeMap<String, Vec<String>>,
-    /// Calls it is working on.
+    /// The number of running calls.
     #[serde(default)]
     pub in_flight: usize,
 }
@@ -42,7 +42,7 @@ pub struct NodeList {
 #[serde(deny_unknown_fields)]
 pub struct NodeTags {
     pub id: String,
-    /// All tags it shall have.
+    /// The tags of the node. They replace the previous ones.
     #[serde(default)]
     pub tags: Vec<String>,
 }
@@ -54,13 +54,13 @@ pub struct NodeId {
     pub id: String,
 }
 
-/// `result` of `nodes.add` and `nodes.renew`. The token is shown this once.
+/// `result` of `nodes.add` and `nodes.renew`. The token is shown only once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Invitation {
     pub id: String,
     pub token: String,
-    /// How others reach the gateway, if that is configured.
+    /// The public URL of the gateway, if it is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_url: Option<String>,
 }
@@ -115,7 +115,7 @@ pub struct ProcessRecord {
     pub event: ProcessEnd,
 }
 
-/// `result` of `process.ended`: whether this report came for the first time.
+/// `result` of `process.ended`: whether this is the first report of the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessEndTaken {
     pub new: bool,

@@ -7,7 +7,7 @@ pub const HEADER_BYTES: usize = 16;
 
 pub const MAX_PAYLOAD_BYTES: usize = 1024 * 1024;
 
-/// How far a sender may be ahead of what the receiver has taken.
+/// The most bytes that a sender may send before the receiver acknowledges them.
 pub const MAX_UNACKNOWLEDGED_BYTES: u64 = 8 * 1024 * 1024;
 
 const HASH_BYTES: usize = 32;
@@ -20,7 +20,7 @@ pub enum StreamKind {
     Credit,
     /// `offset`: the length of the whole. Payload: its BLAKE3, 32 bytes.
     End,
-    /// Payload: why, as text.
+    /// Payload: the reason, as text.
     Abort,
 }
 
@@ -33,11 +33,11 @@ pub struct StreamFrame {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    #[error("a binary frame has {HEADER_BYTES} bytes of header, this has {0} in all")]
+    #[error("the binary frame has {0} bytes, fewer than the {HEADER_BYTES} of a header")]
     Short(usize),
     #[error("unknown kind of binary frame: {0}")]
     Kind(u8),
-    #[error("a payload has at most {MAX_PAYLOAD_BYTES} bytes, this has {0}")]
+    #[error("the payload has {0} bytes; the limit is {MAX_PAYLOAD_BYTES}")]
     Long(usize),
     #[error("the payload of this kind of frame has the wrong length: {0}")]
     Payload(usize),
@@ -71,8 +71,8 @@ impl StreamFrame {
         Ok(StreamFrame { bytes, kind })
     }
 
-    /// Data whose bytes `fill` writes straight behind the header, so that a file's block is copied only once.
-    /// `None` when it had nothing to write.
+    /// A data frame whose payload `fill` writes directly after the header, so that a block of a file is copied only once.
+    /// `None` if it wrote nothing.
     pub fn data_with<E>(
         stream: u32,
         offset: u64,
@@ -127,7 +127,7 @@ impl StreamFrame {
         &self.bytes[HEADER_BYTES..]
     }
 
-    /// The hash an end carries.
+    /// The hash of an end frame.
     pub fn hash(&self) -> Option<[u8; HASH_BYTES]> {
         (self.kind == StreamKind::End).then(|| self.payload().try_into().ok()).flatten()
     }
@@ -180,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_send_is_no_frame() {
+    fn empty_data_makes_no_frame() {
         assert!(StreamFrame::data_with(1, 0, 10, |_| Ok::<_, ()>(0)).unwrap().is_none());
     }
 
     #[test]
-    fn what_does_not_fit_its_kind_is_refused() {
+    fn invalid_frame_is_rejected() {
         let frame = |kind: u8, payload: usize| {
             let mut bytes = vec![0; HEADER_BYTES + payload];
             bytes[0] = kind;

@@ -20,12 +20,12 @@ pub struct TokenAdd {
     pub expires: Option<i64>,
 }
 
-/// `result` of `tokens.add`. The token is shown this once.
+/// `result` of `tokens.add`. The token is shown only once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenAdded {
     pub name: String,
     pub token: String,
-    /// Names of the token's scope that nothing has now.
+    /// Names of the token's scope that match no tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

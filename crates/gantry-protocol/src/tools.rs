@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ToolsListParams {
-    /// As this agent sees them.
+    /// Lists the tools of this agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct ToolsGetParams {
     pub mcp: Option<String>,
 }
 
-/// A tool as every surface lists it; `result` of `tools.get`.
+/// A tool in the lists of all surfaces, and `result` of `tools.get`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolInfo {
@@ -56,10 +56,10 @@ pub struct ToolInfo {
     pub open_world: bool,
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// What the tool can do to the world, such as `writes_files`. Absent where it is not known.
+    /// The effects of the tool, such as `writes_files`. Absent if they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Vec<String>>,
-    /// Who is offered the tool by default: `clients`, `agents`. Absent from gateways that do not report it.
+    /// `clients` and `agents` see the tool by default if they are listed. Absent from gateways that do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_to: Option<Vec<String>>,
     pub input_schema: Value,
@@ -68,7 +68,7 @@ pub struct ToolInfo {
     /// The nodes that have it, for a tool that is called with the argument `node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<String>>,
-    /// Those of them that are connected.
+    /// The connected ones of `nodes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<Vec<String>>,
 }

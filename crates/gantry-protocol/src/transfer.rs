@@ -1,7 +1,7 @@
-//! What the gateway asks of both ends of a transfer. Bytes themselves travel as [`crate::StreamFrame`]s.
+//! Requests of the gateway to both ends of a transfer. The bytes travel as [`crate::StreamFrame`]s.
 //!
-//! `open` and `prepare` name a path and on whose behalf; everything later names the transfer, and below a directory the
-//! `entry`. All of them may be asked again after a cut.
+//! `open` and `prepare` name a path and a caller. Later requests name the transfer, and the `entry` within a directory.
+//! All of them may be repeated after a disconnect.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct TransferOpen {
     pub transfer: String,
     pub path: String,
     pub caller: Caller,
-    /// Rules that asked about it and were answered with a yes. Only between a gateway and its own machine, which have one policy.
+    /// Rules whose question was approved. Only between a gateway and its own machine, which share one policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approved: Vec<String>,
 }
@@ -33,11 +33,11 @@ pub struct TransferOpened {
     pub kind: SentKind,
     /// Bytes of a file; 0 for a directory.
     pub size: u64,
-    /// Permission bits; of a directory also the sticky one.
+    /// Permission bits, and the sticky bit of a directory.
     pub mode: u32,
-    /// Another one means other content.
+    /// Changes when the content changes.
     pub version: String,
-    /// Where it really is: links followed.
+    /// The path with links resolved.
     pub path: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
@@ -50,11 +50,11 @@ pub struct TransferPrepare {
     pub transfer: String,
     pub path: String,
     pub kind: SentKind,
-    /// Permission bits, and the sticky one, of a directory that is made for it; one that is there keeps its own.
+    /// Permission bits and sticky bit of a directory that is created. An existing directory keeps its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
     pub caller: Caller,
-    /// Where the source really is, when it is on the same machine: nothing is sent to itself, or into itself.
+    /// The resolved path of the source, if it is on the same machine. A file cannot be sent to itself or into itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// As in [`TransferOpen`].
@@ -65,7 +65,7 @@ pub struct TransferPrepare {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TransferPrepared {
-    /// Where it will really be: links followed.
+    /// The path with links resolved.
     pub path: String,
 }
 
@@ -78,9 +78,9 @@ pub struct TransferManifest {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestPage {
-    /// Parents before what they hold, names in byte order.
+    /// Parents come before their children. Names are in byte order.
     pub entries: Vec<WireEntry>,
-    /// There are no more.
+    /// Whether this is the last page.
     pub last: bool,
 }
 
@@ -115,7 +115,7 @@ pub struct TransferMake {
     pub target: Option<String>,
 }
 
-/// `params` of `transfer.have`, to the destination: what has come of a file.
+/// `params` of `transfer.have`, to the destination: asks how much of a file has arrived.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TransferHave {
@@ -128,7 +128,7 @@ pub struct TransferHave {
 #[serde(rename_all = "camelCase")]
 pub struct TransferHas {
     pub have: u64,
-    /// BLAKE3 of those bytes in hexadecimal; absent when there are none.
+    /// BLAKE3 of those bytes in hexadecimal. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix_hash: Option<String>,
 }
@@ -145,7 +145,7 @@ pub struct TransferSend {
     /// The source's own bytes before `from` must have this hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix_hash: Option<String>,
-    /// What the receiver has granted at first: everything before this offset.
+    /// The first credit of the receiver: everything before this offset may be sent.
     pub credit: u64,
 }
 
@@ -160,7 +160,7 @@ pub struct TransferReceive {
     pub stream: u32,
     pub from: u64,
     pub mode: u32,
-    /// How long the whole file has to be, when that is known.
+    /// The length of the whole file, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
 }
@@ -173,22 +173,22 @@ pub struct TransferDone {
     pub hash: String,
 }
 
-/// `params` of `transfer.finish` and `transfer.abandon`, to either end: it may forget the transfer. Abandoned parts are
-/// removed.
+/// `params` of `transfer.finish` and `transfer.abandon`, to either end, which then forgets the transfer. `abandon` removes
+/// its parts.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferOver {
     pub transfer: String,
-    /// For `abandon`: files below a directory of which a part may have come.
+    /// For `abandon`: files of a directory that may have arrived in part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<String>,
 }
 
-/// `result` of `transfer.parts`, which asks a destination: of which transfers parts lie there.
+/// `result` of `transfer.parts`: the transfers of which a destination has parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferParts {
     pub transfers: Vec<String>,
-    /// There are others, to be told when some of these are gone.
+    /// Whether there are more. They are listed once some of these are gone.
     #[serde(default)]
     pub more: bool,
 }

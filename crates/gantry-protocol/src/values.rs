@@ -1,14 +1,13 @@
-//! How many values a JSON text has, told without reading it. What is made of a value takes many times the memory of its
-//! text, so a message is bounded in both.
+//! Counts the values of a JSON text without parsing it. A parsed value takes many times the memory of its text, so
+//! messages are limited in bytes and in values.
 
-/// More than these are refused in one message.
+/// The most values in one message.
 pub const MAX_VALUES: usize = 500_000;
 
-/// What each is reckoned to take once it is read.
+/// The estimated memory of one parsed value.
 pub const VALUE_BYTES: usize = 256;
 
-/// Names and values, counted by what stands before each of them: brackets, commas and colons outside strings. Text that is
-/// no JSON has some number, too.
+/// Counts names and values by the brackets, commas and colons outside strings. Invalid JSON gets a count too.
 pub fn count_values(json: &[u8]) -> usize {
     let (mut count, mut rest) = (0, json);
     loop {
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_values_are_counted_and_strings_are_one() {
+    fn names_and_values_are_counted_and_a_string_counts_once() {
         for (json, count) in [
             ("", 0),
             ("7", 0),

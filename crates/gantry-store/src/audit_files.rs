@@ -74,7 +74,7 @@ pub(crate) fn end_of_last_line(log: &File, length: u64) -> io::Result<u64> {
 /// Returns the last line of a file that ends with a complete line.
 pub(crate) fn last_line(log: &File, length: u64) -> io::Result<Option<(Link, Option<Timestamp>)>> {
     #[derive(serde::Deserialize)]
-    struct Ends {
+    struct LastLine {
         seq: u64,
         mac: String,
         at: Option<Timestamp>,
@@ -84,13 +84,13 @@ pub(crate) fn last_line(log: &File, length: u64) -> io::Result<Option<(Link, Opt
     }
     let start = end_of_last_line(log, length - 1)?;
     let line = read_at(log, start, length - start)?;
-    let ends: Ends = serde_json::from_slice(&line).map_err(|err| {
+    let last: LastLine = serde_json::from_slice(&line).map_err(|err| {
         io::Error::new(
             io::ErrorKind::InvalidData,
             format!("its last line is damaged ({err}); run `gantry audit verify`"),
         )
     })?;
-    Ok(Some((Link { seq: ends.seq, mac: ends.mac }, ends.at)))
+    Ok(Some((Link { seq: last.seq, mac: last.mac }, last.at)))
 }
 
 /// Returns the last line of a full file.

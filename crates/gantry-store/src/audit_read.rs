@@ -201,9 +201,9 @@ pub enum ProblemKind {
     Rewritten { seq: u64 },
     #[error("the sealed head is missing or forged")]
     HeadForged,
-    #[error("the log is missing, and its head says it held {head} lines")]
+    #[error("the log is missing; according to its head it had {head} lines")]
     LogMissing { head: u64 },
-    #[error("the sealed start is forged: nobody can say which files retention has removed")]
+    #[error("the sealed start is forged, so it is unknown which files retention has removed")]
     StartForged,
     #[error("{bytes} bytes that are not part of a line were appended")]
     Appended { bytes: u64 },

@@ -60,7 +60,7 @@ pub enum DatabaseError {
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error("cannot {doing}: {cause}")]
     Query { doing: &'static str, cause: sqlx::Error },
-    #[error("cannot {doing}: what the database holds does not parse: {cause}")]
+    #[error("cannot {doing}: a stored value does not parse: {cause}")]
     Damaged { doing: &'static str, cause: serde_json::Error },
     /// The transaction that this append shared with others failed.
     #[error("{0}")]

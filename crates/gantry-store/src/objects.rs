@@ -91,11 +91,11 @@ pub enum ObjectError {
     Conflict { key: String, why: String },
     #[error("the object {key:?} has {size} bytes, at most {limit} can be read at once")]
     TooLarge { key: String, size: u64, limit: u64 },
-    #[error("the object {key:?} was changed by somebody else meanwhile")]
+    #[error("the object {key:?} was changed by another writer in the meantime")]
     Changed { key: String },
     #[error("cannot {doing} the object {key:?}: {cause}")]
     Io { doing: &'static str, key: String, cause: std::io::Error },
-    #[error("cannot {doing} the object {key:?}: the store says: {cause}")]
+    #[error("cannot {doing} the object {key:?}: the store reported: {cause}")]
     Store { doing: &'static str, key: String, cause: Box<object_store::Error> },
     #[error("the object store is not set up well: {0}")]
     Config(String),

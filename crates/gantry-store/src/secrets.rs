@@ -98,7 +98,7 @@ pub enum SecretsError {
     Io { path: PathBuf, cause: io::Error },
     #[error("cannot use the key file {}: {cause}", .path.display())]
     KeyFile { path: PathBuf, cause: io::Error },
-    #[error("{} is damaged: it is not what was sealed", .path.display())]
+    #[error("{} is damaged: its content differs from what was sealed", .path.display())]
     Damaged { path: PathBuf },
     #[error("{} was sealed by a newer Gantry (version {version})", .path.display())]
     Newer { path: PathBuf, version: u32 },

@@ -1,4 +1,4 @@
-//! Who is calling, from where, as which agent, and until when.
+//! `Call` holds everything about one call: principal, agent, surface, workspace, deadline, approvals.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -10,14 +10,16 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::approval::Approver;
-use crate::implied::Asked;
-use crate::labels::Label;
-use crate::policy::Policy;
+use crate::gate::approval::Approver;
+use crate::policy::{ImpliedQuestion, Policy};
 use crate::registry::ToolScope;
-use crate::user_asking::UserAsker;
+use crate::tool::Label;
 
-/// Who is calling.
+pub(crate) mod user_asking;
+
+use user_asking::UserAsker;
+
+/// The caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Principal {
     /// The person whose machine this is.
@@ -59,7 +61,7 @@ impl Principal {
 }
 
 impl Principal {
-    /// As it stands in logs and on the wire.
+    /// The name in logs and on the wire, such as `client:ci`.
     pub fn name(&self) -> Cow<'static, str> {
         match self {
             Principal::Operator => "operator".into(),
@@ -78,10 +80,10 @@ impl std::fmt::Display for Principal {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no principal")]
+#[error("unknown principal {0:?}")]
 pub struct UnknownPrincipal(String);
 
-/// As it is displayed.
+/// Parses the displayed name.
 impl std::str::FromStr for Principal {
     type Err = UnknownPrincipal;
 
@@ -168,21 +170,21 @@ pub struct Call {
     pub principal: Principal,
     /// Whose view, policy and workspace apply.
     pub agent: String,
-    /// Only its limits apply: the caller is no agent, and what agents keep is not theirs.
+    /// The agent's limits apply, but the caller is not that agent and has no access to what it keeps.
     pub acts_for_no_agent: bool,
     /// The conversation in which an agent makes the call.
     pub session: Option<String>,
-    /// Names the call in its session for good: made again after a restart, it has the same name.
+    /// The name of the call in its session. A call that is repeated after a restart keeps it.
     pub step: Option<String>,
-    /// The client token that it is made with, which nothing that it begins outlives.
+    /// The client token of the caller. Work that the call starts ends with this token.
     pub token: Option<String>,
-    /// Agents whose rules bind it too.
+    /// Further agents whose policy rules apply.
     pub policy_agents: Vec<String>,
-    /// Whose memories it sees, if not its agent's.
+    /// The agent whose memories the call sees, if it is not `agent`.
     pub memory_owner: Option<String>,
     pub autonomy: Autonomy,
     pub surface: Surface,
-    /// Absolute; relative paths of the input are meant from here.
+    /// An absolute path. Relative paths of the input start here.
     pub workspace: PathBuf,
     pub scope: ToolScope,
     /// The node that a bare tool name means: the agent's `node` setting.
@@ -190,26 +192,26 @@ pub struct Call {
     pub deadline: Option<Instant>,
     /// Fires when the caller gives up or the deadline passes.
     pub cancel: CancellationToken,
-    /// Told how far the call is, if anybody wants to know.
+    /// Receives progress reports, if the caller wants them.
     pub progress: Option<ProgressSink>,
-    /// Asked when policy says so; without anybody to ask, what would be asked is denied.
+    /// Asks for approval when policy requires it. Without an approver such a call is refused.
     pub approver: Option<Approver>,
     /// Asks the user, for tools that have to know something.
     pub asker: Option<UserAsker>,
-    /// What the caller holds already: what is kept on its behalf carries the same.
+    /// Labels of the content that the caller has read. Data that the call stores gets the same labels.
     pub labels: Vec<Label>,
-    /// What is learnt of the result while the tool runs.
+    /// Labels and warnings that the tool adds while it runs.
     pub findings: Findings,
     /// The caller's own limit on the result, in characters. On model-facing surfaces the gate applies
     /// the smaller of this and the configured limit.
     pub max_result_chars: Option<usize>,
-    /// The gateway's gate has judged the call by the agent's autonomy; a node does not ask a second time.
+    /// The gateway's gate has applied the agent's autonomy. A node does not ask again.
     pub autonomy_judged: bool,
-    /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
+    /// Set by the gate. Walks skip sensitive paths, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
-    /// Set by the gate: what was asked about it, and answered with a yes.
-    pub approved: Vec<Asked>,
-    /// Set by the gate, for tools that learn only while they run what all their call amounts to.
+    /// Set by the gate: the questions that were approved.
+    pub approved: Vec<ImpliedQuestion>,
+    /// Set by the gate, for tools that find out only while they run which calls they imply.
     pub policy: Option<Policy>,
 }
 
@@ -218,7 +220,7 @@ impl Call {
         Call::until(CancellationToken::new(), principal, surface, workspace)
     }
 
-    /// A call that ends when this fires.
+    /// A call that is cancelled by this token.
     pub fn until(
         cancel: CancellationToken,
         principal: Principal,
@@ -282,7 +284,7 @@ impl Findings {
         }
     }
 
-    /// Adds what whoever called should know besides the result: one line each, and not too many.
+    /// Adds warnings for the caller: one line each, up to a limit.
     pub fn warn(&self, warnings: &[String]) {
         if warnings.is_empty() {
             return;
@@ -311,7 +313,7 @@ impl Findings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With those that were known beforehand.
+    /// These labels together with the known ones.
     pub(crate) fn with(&self, known: &[Label]) -> Vec<Label> {
         let found = self.lock();
         let more = found.labels.iter().filter(|label| !known.contains(label));
@@ -319,12 +321,12 @@ impl Findings {
     }
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     pub done: u64,
     pub total: Option<u64>,
-    /// What `done` counts, or what is being done.
+    /// The unit of `done`, or the current action.
     pub message: String,
 }
 
@@ -348,7 +350,7 @@ impl std::fmt::Debug for ProgressSink {
     }
 }
 
-/// What a tool's `run` gets: the call, and the state the tool was made with.
+/// The arguments of a tool's `run`: the call, and the state that the tool was made with.
 pub struct Ctx<S> {
     pub call: Arc<Call>,
     pub state: Arc<S>,

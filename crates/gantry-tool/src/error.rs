@@ -1,13 +1,13 @@
-//! Two kinds of failure: a tool's own ([`ToolError`], shown in its toolset's shape), and the gate's ([`Refusal`]).
+//! Two kinds of failure: [`ToolError`] is a tool's own, [`Refusal`] is the gate's.
 
 use serde_json::{Map, Value, json};
 
-/// What failed, on what; what to do next; and the fields an envelope adds (`path`, `command`).
+/// The text of an error, a hint what to do next, and the fields that an envelope adds (`path`, `command`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Message {
     pub text: String,
     pub hint: Option<String>,
-    /// Boxed: few errors have any, and every fallible call would carry the room for them.
+    /// Boxed, because few errors have fields and the map would enlarge every `Result`.
     pub fields: Option<Box<Map<String, Value>>>,
 }
 
@@ -32,27 +32,27 @@ impl std::fmt::Display for Message {
 /// A tool's own error. The gate renders it in the shape of the tool's toolset.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// The caller can mend this: a rule between fields, a pattern that does not parse.
+    /// The caller can fix this: a rule between fields, a pattern that does not parse.
     #[error("{0}")]
     Input(Message),
-    /// The operation failed on the world: no such file, disk full, permission. The text says on what.
+    /// The operation failed: missing file, full disk, no permission. The text names the object.
     #[error("{0}")]
     Failed(Message),
-    /// An engine refuses: a closed directory, a sandbox that cannot be enforced.
+    /// An engine denied the operation: a closed directory, a sandbox that cannot be enforced.
     #[error("denied: {0}")]
     Denied(Message),
-    /// The node or server is not there now.
+    /// The node or server is not connected.
     #[error("{0}")]
     Unavailable(Message),
     #[error("cancelled")]
     Cancelled,
-    /// Ours to mend: the detail goes to the audit log under this id, the caller hears only the id.
+    /// A defect of Gantry. The audit log has the details under this id, the caller gets only the id.
     #[error("internal error {id}")]
     Internal { id: String, detail: String },
-    /// The tool ran elsewhere, where its error already got its shape.
+    /// The tool ran on another node, which already gave the error its shape.
     #[error("{}", .0.to_text())]
     Shaped(crate::tool::Reply),
-    /// The gate of the machine it was to run on has refused.
+    /// The gate of another node refused the call.
     #[error("{0}")]
     Refused(Refusal),
 }
@@ -66,7 +66,7 @@ impl ToolError {
         ToolError::Failed(Message::new(text))
     }
 
-    /// For tools whose work only a running gateway can do.
+    /// For tools that need a running gateway.
     pub fn needs_gateway() -> ToolError {
         ToolError::failed("this needs a running gateway").with_hint("start one with `gantry up`")
     }
@@ -83,7 +83,7 @@ impl ToolError {
         ToolError::Internal { id: uuid::Uuid::new_v4().to_string(), detail: detail.into() }
     }
 
-    /// An input that the schema let through and the tool's own type does not take.
+    /// An input that the schema accepts and the tool's type rejects.
     pub(crate) fn violation(violation: Violation) -> Self {
         let refusal = Refusal::new(RefusalCode::InvalidInput, "the input has 1 error");
         ToolError::Refused(Refusal { violations: vec![violation], ..refusal })
@@ -96,7 +96,7 @@ impl ToolError {
         self
     }
 
-    /// Adds a field for the error's envelope. The first value given for a name stays.
+    /// Adds a field for the error's envelope. A field that is already set keeps its value.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         if let Some(message) = self.message_mut() {
             message.fields.get_or_insert_default().entry(name.to_owned()).or_insert_with(|| value.into());
@@ -153,7 +153,7 @@ pub struct Refusal {
     pub message: String,
     pub hint: Option<String>,
     pub violations: Vec<Violation>,
-    /// The call may have taken effect: nobody knows.
+    /// Whether the call may have taken effect, because its result was lost.
     pub outcome_unknown: bool,
 }
 
@@ -205,7 +205,7 @@ impl Refusal {
         Refusal { code, message: message.into(), hint: None, violations: Vec::new(), outcome_unknown: false }
     }
 
-    /// A call that was lost after it began: it may have taken effect.
+    /// For a call that was lost after it began, and may have taken effect.
     pub fn lost(message: impl Into<String>) -> Self {
         Refusal { outcome_unknown: true, ..Refusal::new(RefusalCode::Unavailable, message) }
     }
@@ -213,6 +213,12 @@ impl Refusal {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The refusal with its code, so that a model knows whether to fix the call, to ask, or to stop.
+    pub fn describe(&self) -> String {
+        let code = self.code.name();
+        if self.message.starts_with(code) { self.to_string() } else { format!("{code}: {self}") }
     }
 
     /// `{"error":{"code","message","hint"?,"violations"?,"outcomeUnknown"?}}`
@@ -242,5 +248,18 @@ impl std::fmt::Display for Refusal {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn description_starts_with_the_code_once() {
+        let denied = Refusal::new(RefusalCode::Denied, "denied: no (rule x)").with_hint("ask the operator");
+        assert_eq!(denied.describe(), "denied: no (rule x)\nhint: ask the operator");
+        let offline = Refusal::new(RefusalCode::Unavailable, "the node is offline");
+        assert_eq!(offline.describe(), "unavailable: the node is offline");
     }
 }

@@ -10,37 +10,38 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::approval::{self, Approval};
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
-use crate::budget;
 use crate::call::{Call, Surface};
-use crate::envelope;
 use crate::error::{Refusal, RefusalCode, ToolError, Violation};
-use crate::labels::{Label, injection_warning};
-use crate::mask::Masker;
 use crate::metrics::{Metrics, Status};
 use crate::policy::{Decision, Policy, Verdict};
-use crate::redact::{self, bounded_text};
 use crate::registry::Registry;
 use crate::results::ResultStore;
+use crate::results::budget;
+use crate::results::envelope;
+use crate::text::injection::injection_warning;
+use crate::text::mask::Masker;
+use crate::text::redact::{self, bounded_text};
+use crate::tool::Label;
 use crate::tool::{Reply, Tool, Toolset};
 
+use approval::Approval;
 use decide::Judged;
 pub use resume_audit::ResumedWork;
 
 /// After the deadline a tool gets this long to end its processes before it is dropped.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 
-/// What a gate is made of.
+/// The parts of a gate.
 pub struct GateParts {
     pub registry: Registry,
     pub policy: Policy,
     pub masker: Masker,
     pub audit: Arc<dyn AuditSink>,
     pub results: Arc<dyn ResultStore>,
-    /// Of a result in the agent loop.
+    /// The limit for a result in the agent loop.
     pub max_result_chars: usize,
-    /// Of a result for an MCP client.
+    /// The limit for a result for an MCP client.
     pub max_mcp_result_chars: usize,
 }
 
@@ -58,20 +59,20 @@ impl GateParts {
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub struct Outcome {
     pub call_id: String,
-    /// The resolved name; as asked for when there is no such tool.
+    /// The resolved name, or the requested name when the tool is unknown.
     pub tool: String,
     pub answer: Answer,
     pub labels: Vec<Label>,
-    /// For people and models to see beside the answer; never part of it.
+    /// Warnings that are shown with the answer. They are never part of it.
     pub warnings: Vec<String>,
 }
 
 impl Outcome {
-    /// For surfaces that turn a call away before it gets to the gate.
+    /// For surfaces that refuse a call before it reaches the gate.
     pub fn refused(call: &Call, tool: &str, refusal: Refusal) -> Outcome {
         let answer = Answer::Refused(refusal);
         Outcome {
@@ -89,7 +90,7 @@ pub enum Answer {
     Success(Reply),
     /// The tool's own error, in its toolset's shape.
     ToolError(Reply),
-    /// The gate's: the tool did not run, or was not waited for.
+    /// The gate refused the call, or stopped waiting for it.
     Refused(Refusal),
 }
 
@@ -104,7 +105,7 @@ impl Gate {
         Gate { parts, metrics: Metrics::default() }
     }
 
-    /// The same judge over another list of tools: policy, audit log and secrets are those of this gate.
+    /// Makes a gate over another list of tools, with the policy, audit log and secrets of this one.
     pub fn with_tools(&self, registry: Registry) -> Gate {
         let GateParts { policy, masker, audit, results, max_result_chars, max_mcp_result_chars, .. } =
             &self.parts;
@@ -131,7 +132,7 @@ impl Gate {
         &self.parts.policy
     }
 
-    /// An input as it may be shown to whoever has to judge it: secrets masked, long values shortened.
+    /// The input for a person who decides on the call: secrets masked, long values shortened.
     pub fn presentable(&self, input: &Value) -> Value {
         redact::asked(&self.parts.masker, input)
     }
@@ -141,7 +142,7 @@ impl Gate {
         Approval::new(&self.parts.masker, call, tool, rule, reason, input)
     }
 
-    /// Calls with the input as JSON text. Text that does not parse is a violation like any other.
+    /// As [`Gate::dispatch`], with the input as JSON text. Invalid JSON is reported as a violation.
     pub async fn execute(&self, call: Call, name: &str, json: &str) -> Outcome {
         match serde_json::from_str(json) {
             Ok(input) => self.dispatch(call, name, input).await,
@@ -170,7 +171,7 @@ impl Gate {
         };
         let Judged { verdict, names_paths, asked } = judged;
         let asks_for_sensitive = verdict.decision == Decision::Ask && verdict.sensitive;
-        // Aside, as asking is rare, and every call would have to carry the room for it.
+        // Boxed, because asking is rare and would enlarge the future of every call.
         let verdict = match verdict.decision {
             Decision::Ask => {
                 Box::pin(approval::settle(&self.parts.masker, &call, &tool, &input, verdict)).await
@@ -179,7 +180,7 @@ impl Gate {
         };
         if verdict.decision != Decision::Allow {
             let mut refused = self.refuse_denied(&call, tool.name(), &input, &verdict);
-            // A pattern names no file; the reason against it does.
+            // The reason may name a path that the caller wrote only as a pattern.
             refused.labels.extend(names_paths.then_some(Label::Private));
             return refused;
         }
@@ -189,7 +190,7 @@ impl Gate {
         if let Some(asked) = asked {
             (call.approved, call.policy) = (asked, Some(self.parts.policy.clone()));
         }
-        // Whoever said yes was told of the path.
+        // A person who approved the call has seen the sensitive path.
         call.avoid_sensitive =
             !asks_for_sensitive && !self.parts.policy.allows_sensitive(&call, &tool, &input);
 
@@ -218,15 +219,15 @@ impl Gate {
         warnings.extend(warning(&answer));
         let answer = match ending.record(&answer, error) {
             Ok(()) => answer,
-            // Who reads is on record before the answer goes out.
+            // A read must be on record before its answer is returned.
             Err(err) if tool.is_read_only() => Answer::Refused(unaudited(&err, "its answer is withheld")),
-            // The effect has happened, so this can only be warned of; the next call will be refused.
+            // The effect has happened, so this is only a warning. The next call is refused.
             Err(err) => {
                 warnings.push(err.to_string());
                 answer
             }
         };
-        // An error may quote what the tool found, also of one whose successes show nothing.
+        // An error may quote private content even if the tool's successes never do.
         if !matches!(answer, Answer::Success(_)) && (names_paths || tool.reaches_private()) {
             call.findings.add(Label::Private);
         }
@@ -239,7 +240,7 @@ impl Gate {
         }
     }
 
-    /// Masks what is known now; also for answers that were given earlier.
+    /// Masks the secrets that are known now. Also used for answers from earlier.
     pub fn mask_reply(&self, reply: &mut Reply) {
         match reply {
             Reply::Text(text) => self.parts.masker.mask_text(text),
@@ -247,18 +248,18 @@ impl Gate {
         }
     }
 
-    /// Does what calls have put off; for a moment in which nobody waits.
+    /// Does work that calls have deferred. Call it when no caller waits.
     pub fn settle(&self) {
         self.parts.audit.settle();
     }
 
-    /// Puts every audit line on disk; for processes that are about to end.
+    /// Writes every audit line to disk. Call it before the process ends.
     pub fn flush(&self) -> Result<(), AuditError> {
         self.parts.audit.flush()
     }
 
-    /// Step 4. A call that may change something waits for its line to be on disk. Another machine writes down for itself
-    /// what is about to be read there: the line here is written meanwhile.
+    /// Step 4. A call that may change something waits until its line is on disk. A read on another node is also recorded
+    /// there, so its line is written here while the call runs.
     async fn record_begin(
         &self,
         call: &Call,
@@ -278,7 +279,7 @@ impl Gate {
             .unwrap_or_else(|err| Err(AuditError(err.to_string())))
     }
 
-    /// Step 5's result, in the toolset's shape, and what the audit log should say about an error.
+    /// Turns the result of step 5 into the toolset's shape. Also returns the error text for the audit log.
     fn answer(&self, tool: &Tool, result: Result<Reply, Stopped>) -> (Answer, Option<String>) {
         match result {
             Ok(reply) => (Answer::Success(reply), None),
@@ -320,7 +321,7 @@ impl Gate {
         }
     }
 
-    /// Step 7, first half: known secrets go before anything is cut, kept or shown.
+    /// Step 7, first half. Masks known secrets before the answer is shortened, kept or shown.
     fn mask(&self, mut answer: Answer) -> Answer {
         match &mut answer {
             Answer::Success(reply) | Answer::ToolError(reply) => self.mask_reply(reply),
@@ -332,13 +333,13 @@ impl Gate {
     fn mask_refusal(&self, refusal: &mut Refusal) {
         self.parts.masker.mask_text(&mut refusal.message);
         for violation in &mut refusal.violations {
-            // The path is made of names that the caller chose.
+            // The caller chose the names in the path.
             self.parts.masker.mask_text(&mut violation.path);
             self.parts.masker.mask_text(&mut violation.message);
         }
     }
 
-    /// Step 6.
+    /// Step 6. Shortens a result for a model and keeps the whole behind a handle.
     async fn bound(&self, call: &Call, tool: &Tool, answer: Answer) -> (Answer, Vec<String>) {
         if !call.surface.is_model_facing() {
             return (answer, Vec::new());
@@ -381,14 +382,15 @@ impl Gate {
         match kept {
             Ok(kept) => (rewrap(fit(call, reply, limit, Some(&kept.handle), total)), Vec::new()),
             Err(err) => {
-                let warning = format!("the result was shortened and its whole could not be kept: {err}");
+                let warning =
+                    format!("the result was shortened, and the full result could not be kept: {err}");
                 (rewrap(fit(call, reply, limit, None, total)), vec![warning])
             }
         }
     }
 
     fn refuse_unknown(&self, call: &Call, name: &str) -> Outcome {
-        // A mistyped name is bounded only by its caller: it must not become a metric's label.
+        // The caller chose the name, so it must not become the label of a metric.
         let name = bounded_text(name);
         let refusal = self.parts.registry.view(&call.scope).unknown(&name);
         self.refused(call, &name, None, refusal, None)
@@ -461,7 +463,7 @@ impl Gate {
         }
     }
 
-    /// A last line, with what came of it.
+    /// Completes the last record of a call with its status, error and duration.
     fn ended(
         &self,
         record: AuditRecord,
@@ -478,7 +480,7 @@ impl Gate {
     }
 }
 
-/// Step 8 of a call that began: its outcome line and its metrics, also when the call is dropped half way.
+/// Step 8 of a call that began: writes its last audit line and its metrics, even if the call is dropped.
 struct Ending<'a> {
     gate: &'a Gate,
     call: &'a Call,
@@ -517,8 +519,8 @@ impl Ending<'_> {
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if !self.recorded {
-            // Nobody is there to be told.
-            let _ = self.append(Status::Failure, Some("the caller went away".into()));
+            // The caller is gone, so there is no one to report a failure to.
+            let _ = self.append(Status::Failure, Some("the caller disconnected".into()));
         }
     }
 }
@@ -533,8 +535,8 @@ fn fit(call: &Call, reply: Reply, limit: usize, handle: Option<&str>, total: usi
     budget::shorten(Reply::Text(reply.to_text()), limit, handle, total)
 }
 
-fn unaudited(err: &AuditError, therefore: &str) -> Refusal {
-    Refusal::new(RefusalCode::Unaudited, format!("{err}; {therefore}"))
+fn unaudited(err: &AuditError, consequence: &str) -> Refusal {
+    Refusal::new(RefusalCode::Unaudited, format!("{err}; {consequence}"))
         .with_hint("`gantry doctor` checks the data directory")
 }
 
@@ -543,26 +545,26 @@ enum Stopped {
     Deadline,
 }
 
-/// Step 5. A panic is the tool's own; the deadline cancels it; dropping the call drops it.
+/// Step 5. A panic becomes an error of the tool. The deadline cancels the tool, and dropping the call drops it.
 async fn run(call: &Arc<Call>, tool: &Tool, input: Value) -> Result<Reply, Stopped> {
     let mut running = pin!(unpanicked(tool.run(call.clone(), input)));
     let Some(deadline) = call.deadline else { return running.await.map_err(Stopped::Tool) };
     match tokio::time::timeout_at(deadline.into(), &mut running).await {
-        // A tool that keeps to the deadline by itself gives up in the same moment; whatever it says, this is why.
+        // A tool with the same deadline may fail just before the timeout. The deadline is the true cause.
         Ok(Err(ToolError::Failed(_))) if tokio::time::Instant::now() >= deadline.into() => {
             Err(Stopped::Deadline)
         }
         Ok(result) => result.map_err(Stopped::Tool),
         Err(_) => {
             call.cancel.cancel();
-            // Whatever it answers now comes too late; waiting only lets it end its processes.
+            // The answer is ignored. The wait only gives the tool time to end its processes.
             let _ = tokio::time::timeout(CLEAN_UP_TIME, running).await;
             Err(Stopped::Deadline)
         }
     }
 }
 
-/// The tool's answer, or an internal error in place of its panic. Nothing of a tool that panicked is used again.
+/// Returns the tool's answer, or an internal error if it panicked. A future that panicked is not polled again.
 async fn unpanicked(
     mut running: Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>,
 ) -> Result<Reply, ToolError> {
@@ -577,7 +579,7 @@ async fn unpanicked(
     .await
 }
 
-/// Step 7, second half: text that gives a model orders is warned of, never hidden.
+/// Step 7, second half. Warns of text that reads like instructions to a model. It is never hidden.
 fn warning(answer: &Answer) -> Option<String> {
     match answer {
         Answer::Success(reply) | Answer::ToolError(reply) => match reply {
@@ -597,6 +599,7 @@ fn warning_in(value: &Value) -> Option<String> {
     }
 }
 
+pub(crate) mod approval;
 mod decide;
 mod denied;
 mod dispatch;

@@ -1,72 +1,59 @@
-//! The tool contract: what a tool is, who may call it, and the one path every call takes.
+//! The tool contract: what a tool is, who may call it, and the one path that every call takes.
 //!
-//! Nothing here touches files, processes or the network. Only [`Gate`] can run a [`Tool`]; the traits
-//! [`AuditSink`] and [`ResultStore`] are implemented by `gantry-store`.
+//! | folder | what it holds |
+//! | --- | --- |
+//! | `call` | who is calling, and how a tool asks that caller's user |
+//! | `gate` | the path of a call: resolve, validate, decide, record, run, bound, label, record |
+//! | `policy` | rules, sensitive paths and verdicts |
+//! | `registry` | the list of tools, their names, and the part that each caller sees |
+//! | `results` | results that are too long for a model, and the shapes of success and error |
+//! | `text` | masking, redaction, invisible characters, near spellings |
+//! | `tool` | a tool: its schemas, effects, attributes, paths and reply |
+//!
+//! This crate does no I/O. Only [`Gate`] can run a [`Tool`]. `gantry-store` implements the traits
+//! [`AuditSink`] and [`ResultStore`].
 
-mod approval;
-mod attributes;
 mod audit;
-mod budget;
-mod busy_poll;
 mod call;
-mod convert;
-mod described;
-mod effect;
-mod envelope;
 mod error;
 mod gate;
-mod implied;
-mod invisible;
-mod known_secrets;
-mod labels;
-mod listing;
-mod locations;
-mod mask;
 mod metrics;
-mod model_name;
-mod multi_node;
-mod nearest;
 mod policy;
-mod published_schema;
-mod redact;
 mod registry;
 mod results;
-mod schema;
-mod sensitive;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod text;
 mod tool;
-mod user_asking;
 mod wire;
 
-pub use approval::{Approval, Approver, Consent, ConsentFuture};
-pub use attributes::Property;
 pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
-pub use budget::{DEFAULT_MAX_MCP_RESULT_CHARS, DEFAULT_MAX_RESULT_CHARS};
-pub use busy_poll::BusyPoll;
+pub use call::user_asking::{UserAnswers, UserAnswersFuture, UserAsker, UserQuestion};
 pub use call::{
     Autonomy, Call, Ctx, Findings, Principal, PrincipalKind, Progress, ProgressSink, Surface,
     UnknownPrincipal,
 };
-pub use effect::Effect;
-pub use envelope::{Done, done};
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
+pub use gate::approval::{Approval, Approver, Consent, ConsentFuture};
 pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
-pub use implied::{Asked, Implied};
-pub use invisible::{is_hidden, without_hidden};
-pub use labels::Label;
-pub use locations::{DataAccess, DataLocation};
-pub use mask::{Masker, SHORTEST_SECRET, SecretSource, mask_found};
 pub use metrics::{Metrics, Status};
-pub use model_name::{may_be_hashed, published_name};
-pub use multi_node::SharedTool;
-pub use nearest::nearest;
-pub use policy::{Condition, Decision, Operator, Policy, Rule, RuleError, Touching, Verdict};
-pub use published_schema::published_input;
+pub use policy::sensitive::SensitivePaths;
+pub use policy::{
+    Condition, Decision, Implied, ImpliedQuestion, Operator, Policy, Rule, RuleError, Touching, Verdict,
+};
+pub use registry::model_name::{may_be_hashed, published_name};
+pub use registry::multi_node::SharedTool;
 pub use registry::{LOCAL_NODE, NodeState, Registry, RegistryError, ToolScope, View, canonical_name};
+pub use results::budget::{DEFAULT_MAX_MCP_RESULT_CHARS, DEFAULT_MAX_RESULT_CHARS};
+pub use results::envelope::{Done, done};
 pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore, TextLength, WriteText};
-pub use schema::{Validator, check_schema, parse_checked, too_costly};
-pub use sensitive::SensitivePaths;
-pub use tool::{Access, Capability, IntoReply, RemoteTool, Reply, Text, Tool, Toolset, Touch};
-pub use user_asking::{UserAnswers, UserAnswersFuture, UserAsker, UserQuestion};
+pub use text::invisible::{is_hidden, without_hidden};
+pub use text::mask::{Masker, SHORTEST_SECRET, SecretSource, mask_found};
+pub use text::nearest::nearest;
+pub use tool::attributes::Property;
+pub use tool::effect::Effect;
+pub use tool::locations::{DataAccess, DataLocation};
+pub use tool::published_schema::published_input;
+pub use tool::schema::{Validator, check_schema, parse_checked, too_costly};
+pub use tool::{Access, Capability, IntoReply, Label, RemoteTool, Reply, Text, Tool, Toolset, Touch};
 pub use wire::remote_reply;

@@ -75,12 +75,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A call that did not run.
+    /// Counts a call that did not run.
     pub(crate) fn count(&self, tool: &str, status: Status) {
         self.executions.get_or_create(&Labels { tool: tool.to_owned(), status: status.name() }).inc();
     }
 
-    /// A call that ran.
+    /// Counts a call that ran, with its duration.
     pub(crate) fn record(&self, tool: &str, status: Status, took: Duration) {
         self.count(tool, status);
         self.durations.observe(took.as_secs_f64() * 1_000.0);

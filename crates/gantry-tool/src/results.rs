@@ -1,8 +1,11 @@
-//! Results too long for a model, kept behind a handle. `gantry-store` keeps them.
+//! Results that are too long for a model are kept behind a handle. `gantry-store` implements [`ResultStore`].
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
+
+pub(crate) mod budget;
+pub(crate) mod envelope;
 
 /// The name under which a result is kept.
 pub type Handle = String;
@@ -21,7 +24,7 @@ pub struct KeptResult {
 pub struct ResultPage {
     pub text: String,
     pub total_characters: usize,
-    /// The offset that reads on.
+    /// The offset of the next page.
     pub next_offset: Option<usize>,
     /// How many passages matched, when a pattern was given.
     pub matches: Option<usize>,
@@ -29,15 +32,15 @@ pub struct ResultPage {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
-    #[error("no kept result {0}; results are kept for 7 days, for whoever made the call")]
+    #[error("no kept result {0}; results are kept for 7 days and only their caller can read them")]
     NotFound(Handle),
     #[error("{0}")]
     BadPattern(String),
-    #[error("kept results cannot be used: {0}")]
+    #[error("cannot access kept results: {0}")]
     Storage(String),
 }
 
-/// How long a text is.
+/// The length of a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TextLength {
     pub characters: usize,
@@ -53,9 +56,9 @@ impl TextLength {
 /// Writes a text of a known length.
 pub type WriteText<'a> = &'a mut dyn FnMut(&mut dyn io::Write) -> io::Result<()>;
 
-/// Keeps whole results. Blocking.
+/// Keeps whole results. The methods block.
 pub trait ResultStore: Send + Sync {
-    /// Keeps what `write` writes: a long text need not be in memory as a whole.
+    /// Keeps the text that `write` writes, which need not be in memory as a whole.
     fn keep_written(
         &self,
         owner: &str,

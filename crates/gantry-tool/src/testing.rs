@@ -24,7 +24,7 @@ struct Echo {
     text: String,
 }
 
-/// A tool that only answers, under any name.
+/// A tool that returns its input, under any name.
 pub fn echo_tool(name: &str, toolset: Toolset) -> Tool {
     async fn run(_: Ctx<()>, input: Echo) -> Result<Echo, ToolError> {
         Ok(input)
@@ -32,7 +32,7 @@ pub fn echo_tool(name: &str, toolset: Toolset) -> Tool {
     Tool::new(name, toolset, &Arc::new(()), run)
 }
 
-/// An audit log in memory, which can be told to fail.
+/// An audit log in memory. `break_it` makes it fail.
 #[derive(Debug, Default)]
 pub struct MemoryAudit {
     records: Mutex<Vec<(AuditRecord, Durability)>>,

@@ -1,202 +1,41 @@
-//! A tool: a named function with two schemas, made from its types. Running one is the gate's alone.
+//! `Tool` is a named function with two schemas, made from its types. Only the gate can run it.
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::attributes::Attributes;
 use crate::call::{Call, Ctx};
-use crate::convert::convert;
-use crate::described::{plain_schema, plain_text};
-use crate::effect::Effect;
 use crate::error::{ToolError, Violation};
-use crate::implied::Implied;
-use crate::labels::Label;
-use crate::locations::Locations;
-use crate::schema;
+use crate::policy::Implied;
 
-/// A group of tools from one design, with one result shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Toolset {
-    Node,
-    Native,
-    Guarded,
-    Basic,
-    Assistant,
-    /// What Gantry itself offers beside the five designs: reading kept results.
-    Gantry,
-    /// Tools of MCP servers, which others have written.
-    Mcp,
-}
+pub(crate) mod attributes;
+mod capability;
+pub(crate) mod convert;
+mod described;
+pub(crate) mod effect;
+mod label;
+pub(crate) mod locations;
+pub(crate) mod published_schema;
+mod reply;
+pub(crate) mod schema;
+mod toolset;
+mod touch;
 
-impl Toolset {
-    pub const ALL: [Toolset; 7] = [
-        Toolset::Node,
-        Toolset::Native,
-        Toolset::Guarded,
-        Toolset::Basic,
-        Toolset::Assistant,
-        Toolset::Gantry,
-        Toolset::Mcp,
-    ];
-
-    pub fn from_name(name: &str) -> Option<Toolset> {
-        Toolset::ALL.into_iter().find(|toolset| toolset.name() == name)
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Toolset::Node => "node",
-            Toolset::Native => "native",
-            Toolset::Guarded => "guarded",
-            Toolset::Basic => "basic",
-            Toolset::Assistant => "assistant",
-            Toolset::Gantry => "gantry",
-            Toolset::Mcp => "mcp",
-        }
-    }
-}
-
-impl Toolset {
-    /// Whether its design calls counts and times numbers, so that a fraction is rounded and not refused.
-    fn has_fractions(self) -> bool {
-        matches!(self, Toolset::Node | Toolset::Native | Toolset::Guarded | Toolset::Assistant)
-    }
-}
-
-/// What a node can do, as reported to a gateway and used to decide which skills fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Capability {
-    #[serde(rename = "filesystem.list")]
-    FilesystemList,
-    #[serde(rename = "filesystem.read")]
-    FilesystemRead,
-    #[serde(rename = "filesystem.write")]
-    FilesystemWrite,
-    #[serde(rename = "filesystem.edit")]
-    FilesystemEdit,
-    #[serde(rename = "text.search")]
-    TextSearch,
-    #[serde(rename = "shell.exec")]
-    ShellExec,
-}
-
-impl Capability {
-    pub const ALL: [Capability; 6] = [
-        Capability::FilesystemList,
-        Capability::FilesystemRead,
-        Capability::FilesystemWrite,
-        Capability::FilesystemEdit,
-        Capability::TextSearch,
-        Capability::ShellExec,
-    ];
-
-    pub fn from_id(id: &str) -> Option<Capability> {
-        Capability::ALL.into_iter().find(|capability| capability.id() == id)
-    }
-
-    pub fn id(self) -> &'static str {
-        match self {
-            Capability::FilesystemList => "filesystem.list",
-            Capability::FilesystemRead => "filesystem.read",
-            Capability::FilesystemWrite => "filesystem.write",
-            Capability::FilesystemEdit => "filesystem.edit",
-            Capability::TextSearch => "text.search",
-            Capability::ShellExec => "shell.exec",
-        }
-    }
-}
-
-/// Why nobody can say what a call would touch.
-#[derive(Debug)]
-pub(crate) enum Unjudged {
-    /// The input breaks its schema after all.
-    Invalid(Violation),
-    Unknown(String),
-}
-
-impl From<Violation> for Unjudged {
-    fn from(violation: Violation) -> Unjudged {
-        Unjudged::Invalid(violation)
-    }
-}
-
-/// A path a call is about to touch, as resolved by the file engine: links followed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Touch {
-    pub path: PathBuf,
-    pub access: Access,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    Read,
-    Write,
-}
-
-impl Touch {
-    pub fn read(path: PathBuf) -> Self {
-        Touch { path, access: Access::Read }
-    }
-
-    pub fn write(path: PathBuf) -> Self {
-        Touch { path, access: Access::Write }
-    }
-}
-
-/// What a tool answers: an object, or plain text.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
-    Json(Value),
-    Text(String),
-}
-
-impl Reply {
-    /// The reply as bytes of the form every surface shows: compact JSON, or the text itself.
-    pub fn to_text(&self) -> String {
-        match self {
-            Reply::Json(value) => value.to_string(),
-            Reply::Text(text) => text.clone(),
-        }
-    }
-}
-
-/// Plain text as a tool's whole output.
-#[derive(Debug)]
-pub struct Text(pub String);
-
-/// A tool's output type: anything with a schema, or [`Text`].
-pub trait IntoReply: Send + 'static {
-    fn schema() -> Option<Value>;
-    fn into_reply(self) -> Result<Reply, serde_json::Error>;
-}
-
-impl<T: Serialize + JsonSchema + Send + 'static> IntoReply for T {
-    fn schema() -> Option<Value> {
-        Some(schema::of_output::<T>())
-    }
-
-    fn into_reply(self) -> Result<Reply, serde_json::Error> {
-        Ok(Reply::Json(serde_json::to_value(self)?))
-    }
-}
-
-impl IntoReply for Text {
-    fn schema() -> Option<Value> {
-        None
-    }
-
-    fn into_reply(self) -> Result<Reply, serde_json::Error> {
-        Ok(Reply::Text(self.0))
-    }
-}
+use attributes::Attributes;
+pub use capability::Capability;
+use convert::convert;
+use described::{plain_schema, plain_text};
+use effect::Effect;
+pub use label::Label;
+use locations::Locations;
+pub use reply::{IntoReply, Reply, Text};
+pub use toolset::Toolset;
+pub(crate) use touch::Unjudged;
+pub use touch::{Access, Touch};
 
 type RunFuture = Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>;
 type Run = Arc<dyn Fn(Arc<Call>, Value) -> RunFuture + Send + Sync>;
@@ -204,10 +43,10 @@ type Offline = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
 type Implies = Arc<dyn Fn(&Value) -> Result<Vec<Implied>, Violation> + Send + Sync>;
 type Touches = Arc<dyn Fn(&Call, &Value) -> Result<Vec<Touch>, Violation> + Send + Sync>;
 
-/// What the types of a tool say about it.
+/// The descriptions and schemas of a tool.
 struct Schemas {
     description: String,
-    /// Details for people.
+    /// Details for people. No model reads them.
     notes: String,
     input: Value,
     output: Option<Value>,
@@ -222,7 +61,7 @@ impl Schemas {
     }
 }
 
-/// How a tool that runs elsewhere is described.
+/// The description of a tool that runs elsewhere.
 #[derive(Debug, Clone)]
 pub struct RemoteTool {
     pub name: String,
@@ -237,12 +76,12 @@ pub struct RemoteTool {
     pub capabilities: Vec<Capability>,
 }
 
-/// A tool and everything about it that callers may know. `run` is out of their reach.
+/// A tool with its description and declarations. Callers cannot reach `run`.
 #[derive(Clone)]
 pub struct Tool {
     name: String,
     toolset: Toolset,
-    /// Made when first asked for: a single call needs one tool's schema, not everybody's.
+    /// Made on first use, because a single call needs the schema of one tool only.
     schemas: Arc<LazyLock<Schemas, MakeSchemas>>,
     read_only: bool,
     destructive: bool,
@@ -260,7 +99,7 @@ pub struct Tool {
     walked: Option<Touches>,
     implies: Option<Implies>,
     pub(crate) locations: Option<Locations>,
-    /// For which calls it has no network.
+    /// Whether a call has no network.
     offline: Option<Offline>,
     run: Run,
 }
@@ -277,7 +116,7 @@ impl std::fmt::Debug for Tool {
 impl Tool {
     /// Makes a tool from its function. Description and schemas come from the types.
     ///
-    /// A new tool counts as one that changes things; say otherwise with [`Tool::read_only`].
+    /// A new tool counts as one that changes things, unless [`Tool::read_only`] is set.
     pub fn new<S, I, O, F, Fut>(name: &str, toolset: Toolset, state: &Arc<S>, run: F) -> Tool
     where
         S: Send + Sync + 'static,
@@ -295,7 +134,7 @@ impl Tool {
                 let output = run(Ctx { call, state }, input).await?;
                 output
                     .into_reply()
-                    .map_err(|err| ToolError::internal(format!("output did not serialise: {err}")))
+                    .map_err(|err| ToolError::internal(format!("cannot serialise the output: {err}")))
             })
         });
         Tool {
@@ -323,8 +162,8 @@ impl Tool {
         }
     }
 
-    /// A tool that is known by description only, because it runs somewhere else. What it answers is taken as it comes. Its
-    /// descriptions are made plain text: whoever wrote them may not control a terminal, nor hide text in a prompt.
+    /// Makes a tool that runs elsewhere and is known by its description only. Its answers are not checked. Its descriptions
+    /// are sanitized, so that they cannot control a terminal or hide text in a prompt.
     pub fn remote<F, Fut>(remote: RemoteTool, run: F) -> Tool
     where
         F: Fn(Arc<Call>, Value) -> Fut + Send + Sync + 'static,
@@ -362,19 +201,19 @@ impl Tool {
         }
     }
 
-    /// The tool changes nothing: it may be repeated, and needs no durable audit line before it runs.
+    /// The tool changes nothing. It may be repeated, and its audit line need not be on disk before it runs.
     pub fn read_only(mut self) -> Self {
         (self.read_only, self.destructive, self.idempotent) = (true, false, true);
         self
     }
 
-    /// The tool only adds: nothing that is there is changed or lost.
+    /// The tool only adds. It changes and removes nothing that exists.
     pub fn additive(mut self) -> Self {
         self.destructive = false;
         self
     }
 
-    /// Calling it twice with the same input is the same as calling it once.
+    /// Calling the tool twice with the same input has the same effect as calling it once.
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self
@@ -386,7 +225,7 @@ impl Tool {
         self
     }
 
-    /// For some calls it cannot, after all: their commands start without sockets.
+    /// Declares which calls have no network, because their commands start without sockets.
     pub fn offline_when(mut self, offline: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
         self.offline = Some(Arc::new(offline));
         self
@@ -397,7 +236,7 @@ impl Tool {
         self
     }
 
-    /// Declares all that the tool can do to the world, where its capabilities do not say it.
+    /// Declares all effects of the tool, if they do not follow from its capabilities.
     pub fn effects(mut self, effects: &[Effect]) -> Self {
         self.open_world |= effects.contains(&Effect::ReachesNetwork);
         self.effects = Some(effects.into());
@@ -410,9 +249,9 @@ impl Tool {
         self
     }
 
-    /// Declares which paths a call will touch, so that policy can judge them before it runs.
+    /// Declares which paths a call will touch, so that policy can decide before it runs.
     ///
-    /// `I` may be a smaller type than the tool's input; fields it does not name are left out, not copied.
+    /// `I` may be a smaller type than the tool's input. Fields that it does not have are ignored.
     pub fn touches<I, F>(mut self, touches: F) -> Self
     where
         I: DeserializeOwned,
@@ -422,7 +261,7 @@ impl Tool {
         self
     }
 
-    /// Declares which other calls a call amounts to: it may do no more than they might.
+    /// Declares which other calls a call implies. The call may do no more than they may.
     pub fn implies<I, F>(mut self, implies: F) -> Self
     where
         I: DeserializeOwned,
@@ -435,8 +274,8 @@ impl Tool {
         self
     }
 
-    /// Declares what else a call will touch that only a walk over a tree finds: all of it lies in what [`Tool::touches`]
-    /// names. Policy has it looked up, off the async threads.
+    /// Declares further paths below those of [`Tool::touches`], which only a walk over a tree finds. The gate runs the walk
+    /// off the async threads.
     pub fn touches_by_walking<I, F>(mut self, walk: F) -> Self
     where
         I: DeserializeOwned,
@@ -446,7 +285,7 @@ impl Tool {
         self
     }
 
-    /// The tool answers in pages of its own: they are never kept behind a handle again.
+    /// The tool returns pages, so its results are never shortened or kept.
     pub fn paged(mut self) -> Self {
         self.paged = true;
         self
@@ -470,7 +309,7 @@ impl Tool {
         &self.schemas.description
     }
 
-    /// Details that only people read; empty for tools that run elsewhere.
+    /// Details for people. Empty for tools that run elsewhere.
     pub fn notes(&self) -> &str {
         &self.schemas.notes
     }
@@ -484,26 +323,26 @@ impl Tool {
         self.schemas.output.as_ref()
     }
 
-    /// It runs somewhere else, and is what that place says it is.
+    /// Whether the tool runs elsewhere. Its declarations come from there.
     pub(crate) fn is_remote(&self) -> bool {
         self.remote
     }
 
-    /// It runs behind another machine's gate, which records it too.
+    /// Whether the tool runs behind another machine's gate, which also records the call.
     pub(crate) fn runs_on_another_node(&self) -> bool {
         self.remote && self.toolset == Toolset::Node
     }
 
-    /// What it is told to be, by a number: two tools that are told to be the same have the same.
+    /// A hash of the description and declarations. Two tools with the same definition have the same hash.
     pub(crate) fn definition(&self) -> blake3::Hash {
         *self.definition.get_or_init(|| {
-            let told = serde_json::json!([
+            let definition = serde_json::json!([
                 self.description(),
                 self.input_schema(),
                 self.output_schema(),
                 [self.read_only, self.destructive, self.idempotent, self.open_world],
             ]);
-            blake3::hash(told.to_string().as_bytes())
+            blake3::hash(definition.to_string().as_bytes())
         })
     }
 
@@ -531,7 +370,7 @@ impl Tool {
         self.effects.as_deref()
     }
 
-    /// Whether this call of it can reach beyond this machine.
+    /// Whether this call can reach beyond this machine.
     pub fn reaches_outside(&self, call: &Call) -> bool {
         self.open_world && !self.is_offline(call)
     }
@@ -540,20 +379,20 @@ impl Tool {
         self.offline.as_ref().is_some_and(|offline| offline(call))
     }
 
-    /// The labels of what the call answers. Without network nobody else can have written it, but for what is in files.
+    /// The labels of the result. Without network the result is not untrusted, unless it comes from a marked file.
     pub fn result_labels(&self, call: &Call) -> Vec<Label> {
         let offline = self.is_offline(call);
         self.labels.iter().copied().filter(|label| !offline || *label != Label::Untrusted).collect()
     }
 
-    /// Whether its errors may show what is the owner's own: it works with files, commands, or an agent's workspace.
+    /// Whether its errors may show private data: it works with files, commands, or an agent's workspace.
     pub(crate) fn reaches_private(&self) -> bool {
         !self.capabilities.is_empty() || self.toolset == Toolset::Native
     }
 
-    /// The input with every violation of its schema. Whole floats in it become integers.
+    /// Returns the input with every violation of its schema. Whole floats become integers.
     ///
-    /// A stranger's schema is compiled, and a long input checked, where nobody else waits for it.
+    /// Compiling the schema of an MCP server and checking a long input happen off the async threads.
     pub(crate) async fn checked(&self, mut input: Value) -> (Value, Vec<Violation>) {
         let is_ours = self.toolset != Toolset::Mcp;
         let ready = if is_ours { Some(self.validator()) } else { self.validator.get() };
@@ -567,7 +406,7 @@ impl Tool {
             (input, violations)
         });
         checking.await.unwrap_or_else(|err| {
-            let message = format!("it could not be checked: {err}");
+            let message = format!("the input could not be checked: {err}");
             (Value::Null, vec![Violation { path: String::new(), message }])
         })
     }
@@ -583,12 +422,12 @@ impl Tool {
         self.paged
     }
 
-    /// What the call will touch; of what a walk would find, where it begins.
+    /// The paths that the call will touch, without those that only a walk finds.
     pub(crate) fn touched(&self, call: &Call, input: &Value) -> Result<Vec<Touch>, Violation> {
         self.touches.as_ref().map_or_else(|| Ok(Vec::new()), |touches| touches(call, input))
     }
 
-    /// All that the call will touch.
+    /// All paths that the call will touch.
     pub(crate) async fn touched_with_walk(&self, call: &Call, input: &Value) -> Result<Vec<Touch>, Unjudged> {
         let mut touches = self.touched(call, input)?;
         if let Some(walk) = &self.walked {
@@ -599,7 +438,7 @@ impl Tool {
         Ok(touches)
     }
 
-    /// The calls that this one amounts to; none for a tool that stands for itself.
+    /// The calls that this call implies. `None` for a tool that declares none.
     pub(crate) fn implied(&self, input: &Value) -> Option<Result<Vec<Implied>, Violation>> {
         self.implies.as_ref().map(|implies| implies(input))
     }

@@ -1,4 +1,4 @@
-//! Calls, answers and tools as they travel between machines, and back.
+//! Converts calls, answers and tools to and from the types of the protocol.
 
 use gantry_protocol::{CallResult, Caller, ErrorCode, WireAnnotations, WireError, WireTool, raw};
 use serde_json::Value;
@@ -30,7 +30,7 @@ impl Refusal {
         WireError { details, ..WireError::new(code, self.message.clone()) }
     }
 
-    /// What another machine's gate, or the way to it, had against a call.
+    /// The refusal that another machine's gate, or the connection to it, reported.
     pub fn from_wire(error: WireError) -> Refusal {
         let code = RefusalCode::from_name(error.code.name()).unwrap_or(match error.code {
             ErrorCode::Forbidden | ErrorCode::Unauthorized => RefusalCode::Denied,
@@ -71,7 +71,7 @@ impl Outcome {
         Ok(CallResult { tool: self.tool, is_error, json, text, warnings: self.warnings })
     }
 
-    /// What came of a call that another machine's gate has seen to.
+    /// The outcome of a call that passed another machine's gate.
     pub fn from_wire(tool: &str, answered: Result<CallResult<Value>, WireError>) -> Outcome {
         let mut outcome = Outcome {
             call_id: String::new(),
@@ -105,7 +105,7 @@ fn reply(result: CallResult<Value>) -> Result<Reply, WireError> {
     }
 }
 
-/// What a tool that ran on another machine came to, for the gate here. The error says why it is no result.
+/// The result of a tool that ran on another machine. An `Err` with a text means that the result is malformed.
 pub fn remote_reply(mut result: CallResult<Value>, call: &Call) -> Result<Result<Reply, ToolError>, String> {
     let (is_error, warnings) = (result.is_error, std::mem::take(&mut result.warnings));
     let reply = reply(result).map_err(|error| error.message)?;
@@ -140,10 +140,10 @@ impl Call {
         }
     }
 
-    /// A call on behalf of somebody who stands before another machine's gate.
+    /// A call on behalf of a caller at another machine's gate.
     pub fn on_behalf(caller: &Caller, workspace: std::path::PathBuf) -> Result<Call, WireError> {
         let refused =
-            |what: &str| WireError::new(ErrorCode::BadParams, format!("the caller has no known {what}"));
+            |what: &str| WireError::new(ErrorCode::BadParams, format!("the caller has an unknown {what}"));
         let principal: Principal = caller.principal.parse().map_err(|_| refused("principal"))?;
         let surface = Surface::from_name(&caller.surface).ok_or_else(|| refused("surface"))?;
         let mut call = Call::new(principal, surface, workspace);

@@ -1,4 +1,4 @@
-//! The configuration of a running gateway: what its MCP servers are, and how a change is applied.
+//! Applies changes of `gantry.toml` to a running gateway, and opens its MCP servers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use gantry_process::Processes;
 use gantry_store::ServerRecords;
 use gantry_tool::Registry;
 
-use crate::config::{Config, read_at_start};
+use crate::config::{Config, changes_that_need_restart};
 use crate::environment::Environment;
 use crate::logging::FILE_ONLY;
 use crate::output::RunningNotes;
 
-/// How soon a gateway takes up a changed configuration.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the gateway checks the file for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Their tools are registered as far as they are known; none is started.
+/// Opens the configured servers without starting them. Tools that are known from earlier are registered.
 pub(crate) fn open_mcp_servers(
     environment: &Environment,
     config: &Config,
@@ -43,7 +43,7 @@ pub(crate) fn specs(environment: &Environment, config: &Config) -> Vec<ServerSpe
     config.mcp_servers.iter().filter_map(|(name, server)| server.spec(name, &home)).collect()
 }
 
-/// Applies a changed configuration to the running domains: whole, or not at all.
+/// Applies a changed configuration to all running domains, or to none if one of them rejects it.
 pub(crate) struct LiveConfig {
     pub(crate) environment: Environment,
     pub(crate) domains: Vec<Arc<dyn Domain>>,
@@ -51,12 +51,12 @@ pub(crate) struct LiveConfig {
 }
 
 impl LiveConfig {
-    /// Looks for changes until the gateway stops.
+    /// Checks the file for changes until the gateway stops.
     pub(crate) async fn follow(&self) {
         let mut seen = self.environment.configuration_version();
         let mut last = self.environment.layers.load().ok();
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             let now = self.environment.configuration_version();
             if now == seen {
                 continue;
@@ -87,7 +87,7 @@ impl LiveConfig {
             }
         }
         let known = self.problems().await;
-        // Before any domain can show one of them.
+        // The masker must know new secrets before a domain can show one.
         self.environment.live_secrets.add(config.secrets());
         for (domain, prepared) in checked {
             domain.apply_config(prepared).await;
@@ -108,11 +108,10 @@ impl LiveConfig {
     }
 
     fn warn_of_restart(&self, last: Option<&Config>, now: &Config) {
-        let keys = last.map(|last| read_at_start(last, now)).unwrap_or_default();
+        let keys = last.map(|last| changes_that_need_restart(last, now)).unwrap_or_default();
         if !keys.is_empty() {
             self.warn(&format!(
-                "{} has changed ({}). Restart the gateway to apply the change (only mcpServers and models are \
-                 reloaded live).",
+                "{} has changed ({}). Restart the gateway to apply the change.",
                 self.environment.layers.file.display(),
                 keys.join(", ")
             ));
@@ -121,13 +120,13 @@ impl LiveConfig {
 
     fn refuse(&self, reason: &str) {
         self.warn(&format!(
-            "{} has changed and is not valid, so what was configured before stays: {reason}",
+            "{} has changed and is not valid; the previous configuration stays in effect: {reason}",
             self.environment.layers.file.display(),
         ));
     }
 }
 
-/// What domains report as wrong.
+/// Warnings and errors that domains report.
 pub(crate) async fn problems(domains: &[Arc<dyn Domain>]) -> Vec<String> {
     let mut problems = Vec::new();
     for domain in domains {
@@ -137,10 +136,7 @@ pub(crate) async fn problems(domains: &[Arc<dyn Domain>]) -> Vec<String> {
     problems
 }
 
-/// The sections that domains read, each under its type.
+/// What domains read, each part under its type: every section, and the MCP servers with resolved commands.
 fn sections(environment: &Environment, config: &Config) -> ConfigSections {
-    let sections = ConfigSections::default().with(McpServerSpecs(specs(environment, config)));
-    #[cfg(feature = "gantry-example")]
-    let sections = sections.with(config.example.clone());
-    sections
+    config.sections_by_type().with(McpServerSpecs(specs(environment, config)))
 }

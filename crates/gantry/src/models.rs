@@ -11,7 +11,7 @@ use gantry_agent::{
 use gantry_net::HostPattern;
 use gantry_tool::nearest;
 
-use crate::config::{Config, StoredSecret, read_at_start};
+use crate::config::{Config, StoredSecret, changes_that_need_restart};
 use crate::environment::Environment;
 
 /// Returns the configured models, and the models of providers whose keys the environment holds.
@@ -88,7 +88,7 @@ impl ConfiguredModels {
 
     /// Returns the changed keys of the configuration file that need a restart.
     pub(crate) fn needs_restart(&self) -> Vec<String> {
-        self.load_config().map(|now| read_at_start(&self.started_with, &now)).unwrap_or_default()
+        self.load_config().map(|now| changes_that_need_restart(&self.started_with, &now)).unwrap_or_default()
     }
 
     fn load_config(&self) -> Option<Config> {

@@ -147,12 +147,13 @@ impl RunningGateway {
             native: &native,
             workspace: &workspace,
         })?;
+        // Each domain is one line, its feature included.
+        #[rustfmt::skip]
         let domains: Vec<Arc<dyn Domain>> = vec![
             Arc::new(McpServersDomain(servers)),
             Arc::new(TransfersDomain(transfers)),
             Arc::new(AgentsDomain::new(sessions)),
-            #[cfg(feature = "gantry-example")]
-            Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
+            #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         let gateway = Gateway::new(GatewayParts {
             domains: domains.clone(),

@@ -36,7 +36,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
         return build::run();
     }
     setup::for_benchmarks()?;
-    // What is packaged is what is measured.
+    // Measures the packaged binary.
     shell::step(&["cargo", "build", "--profile", "dist", "-p", "gantry"])?;
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| name.contains(wanted.as_str()));
     for (name, parts) in PROGRAMS {
@@ -212,7 +212,7 @@ fn patch(gantry: &Path, corpus: &Corpus) -> Result<Vec<Row>> {
     Ok(vec![ratio_row("apply_patch, 500 hunks on 10 MiB", "GNU patch", [ours, theirs], 1.0, "≤ 1.0 ×")?])
 }
 
-/// What is measured inside one process, as a gateway would see it.
+/// Measures calls within one process, as a gateway makes them.
 fn in_process(gantry: &Path, _: &Corpus) -> Result<Vec<Row>> {
     let example = gantry.with_file_name("examples").join("in_process");
     let printed = shell::output(&[&example.to_string_lossy()], &[])?;

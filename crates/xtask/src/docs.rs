@@ -1,4 +1,4 @@
-//! `docs/tools.md`, written from what the registry says about itself, and `docs/protocol.d.ts`, from the types of the wire.
+//! Generates `docs/tools.md` from the registry, and `docs/protocol.d.ts` from the types of the protocol.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(only_check: bool) -> Result<()> {
     put(TYPES, &shell::output(&types, &[])?, only_check)
 }
 
-/// Writes a generated file, or fails if it is not as it would be written.
+/// Writes a generated file, or fails if it is out of date.
 fn put(name: &str, text: &str, only_check: bool) -> Result<()> {
     let path = shell::root().join(name);
     if only_check {
@@ -48,7 +48,7 @@ fn render() -> Result<String> {
             "--json",
             "--data-dir",
             &data,
-            // Tools that are there only with a provider are on the page too.
+            // The page also has the tools that need a search provider.
             "--set",
             "web.search.searxngUrl=https://searx.example",
         ],
@@ -57,7 +57,7 @@ fn render() -> Result<String> {
     let tools: Vec<Value> = serde_json::from_str(&listing)?;
     let mut page = LEAD.to_owned();
     let mut toolset = "";
-    // A node's tools stand here once, as they are called with `node`; `local__Bash` is the same without it.
+    // Node tools are listed once, by their bare name. `local__Bash` is the same tool without the `node` argument.
     let once = |tool: &&Value| !tool["name"].as_str().is_some_and(|name| name.starts_with("local__"));
     for tool in tools.iter().filter(once) {
         let own = tool["toolset"].as_str().unwrap_or_default();
@@ -97,7 +97,7 @@ fn write_tool(page: &mut String, tool: &Value) -> Result<()> {
         schema => {
             writeln!(page, "\nAnswers:\n")?;
             write_fields(page, "field", schema)?;
-            // Sets that wrap their answers say everything in there.
+            // For toolsets that wrap their answers, the page describes the inner result.
             if let Some(result) = schema["properties"].get("result").filter(|result| has_fields(result)) {
                 writeln!(page, "\nwith in `result`\n")?;
                 write_fields(page, "field", result)?;

@@ -1,4 +1,4 @@
-//! What developers and CI run: `cargo xtask check`, `docs`, `soak`, `bench`. No loose scripts.
+//! Commands for developers and CI: `cargo xtask check`, `docs`, `soak`, `bench`.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,

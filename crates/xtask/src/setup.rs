@@ -1,4 +1,4 @@
-//! What the checks need beside cargo, and how to get it on Debian and its kin.
+//! Installs the programs that the checks need in addition to cargo, on Debian and its derivatives.
 
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 3] = [
     ("venv-old", &["mcp==1.9.4", "pydantic==2.11.7"]),
 ];
 
-/// A program from crates.io, and what to ask cargo for.
+/// A program from crates.io, and the package that has it.
 const CARGO_PROGRAMS: [(&str, &[&str]); 3] = [
     ("cargo-nextest", &["cargo-nextest"]),
     ("cargo-deny", &["cargo-deny"]),
@@ -58,7 +58,7 @@ const CARGO_PROGRAMS: [(&str, &[&str]); 3] = [
 /// Programs that only the benchmarks compare with.
 const BENCH_PROGRAMS: [(&str, &str); 1] = [("lynx", "lynx")];
 
-/// Installs what the benchmarks need.
+/// Installs the programs that the benchmarks need.
 pub(crate) fn for_benchmarks() -> Result<()> {
     install_programs(&BENCH_PROGRAMS)?;
     run()

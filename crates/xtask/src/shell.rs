@@ -17,7 +17,7 @@ pub(crate) fn command(words: &[&str]) -> Command {
     command
 }
 
-/// Runs a step and says how long it took.
+/// Runs a step and prints its duration.
 pub(crate) fn step(words: &[&str]) -> Result<()> {
     step_with(words, &[])
 }
@@ -32,7 +32,7 @@ pub(crate) fn step_with(words: &[&str], variables: &[(&str, &str)]) -> Result<()
     Ok(())
 }
 
-/// What a command prints.
+/// The output of a command.
 pub(crate) fn output(words: &[&str], variables: &[(&str, &str)]) -> Result<String> {
     let output = command(words).envs(variables.iter().copied()).output();
     let output = output.with_context(|| format!("cannot run {}", words[0]))?;

@@ -27,10 +27,10 @@ const BODY_LIMIT: Duration = Duration::from_secs(60);
 /// Room for a body of unknown length is taken in such steps.
 const STEP: usize = 1 << 20;
 
-/// An answer is handed on in such pieces, so that what is left of it is known.
+/// The size of the pieces in which a body is sent, so that the rest of it is known.
 const PIECE: usize = 64 << 10;
 
-/// What was sent, and the room that it takes.
+/// A received body, and the memory that is reserved for it.
 pub struct Taken {
     pub bytes: Bytes,
     pub share: Option<Reservation>,
@@ -140,7 +140,7 @@ pub fn held(account: &Account, response: Response) -> Response {
 
 struct Held {
     body: Body,
-    /// What came of the body and was not handed on yet.
+    /// Bytes of the body that are not handed on yet.
     piece: Bytes,
     #[expect(dead_code, reason = "it is there to be dropped")]
     share: Reservation,
@@ -204,11 +204,11 @@ mod tests {
         }
         drop(first);
         let second = read_body(&account, unknown_length(1_500_000)).await.map_err(|_| ()).unwrap();
-        assert_eq!(second.bytes.len(), 1_500_000, "what is over makes room");
+        assert_eq!(second.bytes.len(), 1_500_000, "a finished body releases its memory");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bodies_of_many_values_pay_for_what_is_made_of_them() {
+    async fn body_reserves_memory_for_its_parsed_values() {
         let account = Pool::new(8 << 20).whole();
         let many = |objects: usize| Body::from(format!("[{}0]", r#"{"":0},"#.repeat(objects)));
         let first = read_body(&account, many(8_000)).await.map_err(|_| ()).unwrap();

@@ -2,7 +2,7 @@
 //! restart of the gateway.
 
 use gantry_protocol::{Caller, WireError};
-use gantry_tool::{Asked, Call, Principal};
+use gantry_tool::{Call, ImpliedQuestion, Principal};
 use serde::{Deserialize, Serialize};
 
 /// What of a call matters to its judge, and to its end, and is not in its [`Caller`].
@@ -14,7 +14,7 @@ pub(super) struct ResumeIdentity {
     /// The database holds it under its first name.
     #[serde(rename = "alsoAs")]
     policy_agents: Vec<String>,
-    approved: Vec<Asked>,
+    approved: Vec<ImpliedQuestion>,
 }
 
 impl ResumeIdentity {

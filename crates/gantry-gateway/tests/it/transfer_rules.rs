@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gantry_protocol::TokenAdd;
 use gantry_store::{Depth, NewTransfer};
-use gantry_tool::{Asked, Condition, Decision, Operator, Rule, ToolError};
+use gantry_tool::{Condition, Decision, ImpliedQuestion, Operator, Rule, ToolError};
 
 use crate::fleet::Fleet;
 
@@ -54,7 +54,7 @@ async fn a_file_that_a_rule_is_against_keeps_its_directory_from_being_sent() {
         ("local:tree", "b:copy", "zz/secret.txt: denied: because (rule on Read)"),
         ("gsv:tree", "b:copy", "secret: denied: because (rule on gsv__ReadFile)"),
         ("a:kept", "b:copy", "keep/file: denied: because (rule on b__Write)"),
-        ("a:kept", "gsv:copy", "keep/file: approval needed, and parts are not asked for"),
+        ("a:kept", "gsv:copy", "keep/file: approval needed, and parts of a directory cannot be approved"),
         ("a:tree/zz/secret.txt", "b:copy", "denied: because (rule on Read)"),
         ("a:plain", "b:keep/x", "denied: because (rule on b__Write)"),
     ] {
@@ -79,7 +79,7 @@ async fn what_was_approved_is_not_asked_again_on_the_gateways_own_machine() {
     fleet.write("local", "file", "x");
     let said = text(fleet.transfer("local:file", "a:file").await);
     assert!(said.contains("approval needed") && said.contains("(rule on local__Read)"), "{said}");
-    let approved = |tool: &str| Asked { tool: tool.into(), rule: format!("on {tool}") };
+    let approved = |tool: &str| ImpliedQuestion { tool: tool.into(), rule: format!("on {tool}") };
     let mut call = fleet.call();
     call.approved = vec![approved("local__Read")];
     fleet.transfer_as(call.clone(), "local:file", "a:file").await.unwrap();

@@ -334,10 +334,11 @@ async fn events(
     rows.iter().map(event).collect::<Result<_, sqlx::Error>>().map_err(&failed)
 }
 
-type Waiting = mpsc::Receiver<(Append, oneshot::Sender<Result<(), DatabaseError>>)>;
+/// Appends that wait for the writer, each with the sender of its result.
+type AppendQueue = mpsc::Receiver<(Append, oneshot::Sender<Result<(), DatabaseError>>)>;
 
 /// Puts all waiting appends into one transaction, so that they share one sync.
-async fn write(database: Database, mut waiting: Waiting) {
+async fn write(database: Database, mut waiting: AppendQueue) {
     let mut batch = Vec::new();
     while waiting.recv_many(&mut batch, TOGETHER).await > 0 {
         let (appends, answers): (Vec<Append>, Vec<_>) = batch.drain(..).unzip();
@@ -399,7 +400,7 @@ async fn insert(
     .map_err(&failed)?;
     let Some(id) = id else {
         return Ok(Some(format!(
-            "the session {:?} is not at event {}: somebody else wrote it",
+            "the session {:?} is not at event {}: another writer changed it",
             append.key, append.expected
         )));
     };

@@ -80,7 +80,7 @@ impl Database {
 
     /// Merges the costs of an agent's runs into one row per day before `day`. Returns how many rows were removed.
     pub async fn merge_spending(&self, day: &str) -> Result<u64, DatabaseError> {
-        const DOING: &str = "sum up what was spent";
+        const DOING: &str = "add up the spending";
         let failed = query_error(DOING);
         let mut transaction = self.write(DOING).await?;
         sqlx::query(

@@ -39,7 +39,7 @@ impl Database {
         .bind(MOST_NANOS)
         .execute(&self.writer)
         .await
-        .map_err(query_error("write down what was spent"))?;
+        .map_err(query_error("record the spending"))?;
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl Database {
         .bind(MOST_NANOS)
         .fetch_one(&self.readers)
         .await
-        .map_err(query_error("read what was spent"))?;
+        .map_err(query_error("read the spending"))?;
         Ok(Spending { run, agent, day })
     }
 }

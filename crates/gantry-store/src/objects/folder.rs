@@ -177,21 +177,21 @@ impl Folder {
     pub(super) fn list(&self, prefix: &str, depth: Depth) -> Result<ObjectListing, ObjectError> {
         let mut listing = ObjectListing::default();
         // A stack of folders to read, the next one last: this yields keys in order without recursion.
-        let mut waiting = vec![Waiting::Below(prefix.to_owned())];
+        let mut waiting = vec![ListingStep::Below(prefix.to_owned())];
         while let Some(next) = waiting.pop() {
             if listing.objects.len() + listing.prefixes.len() >= MAX_LISTED {
                 listing.truncated = true;
                 break;
             }
             match next {
-                Waiting::Object(object) => listing.objects.push(object),
-                Waiting::Below(below) if depth == Depth::One && below != prefix => {
+                ListingStep::Object(object) => listing.objects.push(object),
+                ListingStep::Below(below) if depth == Depth::One && below != prefix => {
                     // A crash may leave a folder without objects, which is not listed.
                     if self.holds_any(&below)? {
                         listing.prefixes.push(below);
                     }
                 }
-                Waiting::Below(below) => {
+                ListingStep::Below(below) => {
                     let mut entries = self.entries(&below)?;
                     entries.sort_by(|one, other| other.name().cmp(one.name()));
                     waiting.extend(entries);
@@ -207,15 +207,15 @@ impl Folder {
         while let Some(folder) = folders.pop() {
             for entry in self.entries(&folder)? {
                 match entry {
-                    Waiting::Object(_) => return Ok(true),
-                    Waiting::Below(below) => folders.push(below),
+                    ListingStep::Object(_) => return Ok(true),
+                    ListingStep::Below(below) => folders.push(below),
                 }
             }
         }
         Ok(false)
     }
 
-    fn entries(&self, prefix: &str) -> Result<Vec<Waiting>, ObjectError> {
+    fn entries(&self, prefix: &str) -> Result<Vec<ListingStep>, ObjectError> {
         let failed = io_error("list", prefix);
         let entries = match std::fs::read_dir(self.data.join(prefix)) {
             Err(err) if matches!(err.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -234,9 +234,9 @@ impl Folder {
             };
             let key = format!("{prefix}{name}");
             if metadata.is_dir() {
-                found.push(Waiting::Below(format!("{key}/")));
+                found.push(ListingStep::Below(format!("{key}/")));
             } else if metadata.is_file() {
-                found.push(Waiting::Object(ListedObject {
+                found.push(ListingStep::Object(ListedObject {
                     key,
                     size: metadata.len(),
                     modified: modified(&metadata),
@@ -355,16 +355,16 @@ impl Folder {
 }
 
 /// A step of a listing.
-enum Waiting {
+enum ListingStep {
     Object(ListedObject),
     Below(String),
 }
 
-impl Waiting {
+impl ListingStep {
     fn name(&self) -> &str {
         match self {
-            Waiting::Object(object) => &object.key,
-            Waiting::Below(prefix) => prefix,
+            ListingStep::Object(object) => &object.key,
+            ListingStep::Below(prefix) => prefix,
         }
     }
 }

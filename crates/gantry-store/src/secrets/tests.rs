@@ -118,7 +118,7 @@ fn concurrent_writers_lose_nothing() {
 }
 
 #[test]
-fn running_process_sees_what_another_stores() {
+fn running_process_sees_secrets_that_another_stores() {
     let (_folder, data) = world();
     let running = Secrets::new(&data, None);
     assert_eq!(running.values().len(), 0);

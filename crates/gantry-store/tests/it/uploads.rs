@@ -120,7 +120,7 @@ async fn one_that_is_given_up_is_aborted_once_the_store_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_for_good_does_not_pass() {
+async fn permanent_error_is_not_retried() {
     let server = S3Server::start();
     let wrong = gantry_store::S3Config { secret_access_key: "wrong".into(), ..server.config() };
     let refused = Objects::s3(wrong).unwrap().head("k").await.unwrap_err();

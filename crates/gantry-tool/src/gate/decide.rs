@@ -1,22 +1,22 @@
-//! Step 3 of a call: what policy says of it, and of all that it amounts to.
+//! Step 3 of a call: policy decides on it, and on every call that it implies.
 
 use serde_json::Value;
 
 use super::Gate;
 use crate::call::Call;
 use crate::error::Violation;
-use crate::implied::{Asked, Implied};
 use crate::policy::{Decision, Request, Subject, Verdict};
+use crate::policy::{Implied, ImpliedQuestion};
 use crate::registry::ToolScope;
 use crate::tool::{Tool, Unjudged};
 
-/// What step 3 comes to.
+/// The result of step 3.
 pub(super) struct Judged {
     pub(super) verdict: Verdict,
-    /// What it says is about paths.
+    /// Whether the reason names paths.
     pub(super) names_paths: bool,
-    /// Every question about a call that amounts to others: who says yes is shown all of it.
-    pub(super) asked: Option<Vec<Asked>>,
+    /// The questions about implied calls. One approval covers all of them.
+    pub(super) asked: Option<Vec<ImpliedQuestion>>,
 }
 
 impl Judged {
@@ -25,15 +25,15 @@ impl Judged {
             decision: Decision::Deny,
             rule: "unknown-touches".into(),
             sensitive: false,
-            reason: format!("cannot find out what the call would touch: {reason}"),
+            reason: format!("cannot determine which paths the call touches: {reason}"),
         };
         Judged { verdict, names_paths: true, asked: None }
     }
 }
 
 impl Gate {
-    /// Step 3. Whatever is asked of nobody is denied, and so is what nobody can judge. An error is a value that only the
-    /// tool's own type refuses.
+    /// Step 3. A call whose paths are unknown is denied. An error is a value that the schema accepts and the tool's type
+    /// rejects.
     pub(super) async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> Result<Judged, Violation> {
         let touches = match tool.touched_with_walk(call, input).await {
             Ok(touches) => touches,
@@ -49,7 +49,7 @@ impl Gate {
         })
     }
 
-    /// A call that amounts to others may do no more than they: the strictest verdict holds, and every question is asked.
+    /// A call may do no more than the calls it implies: the strictest verdict applies, and every question is asked.
     fn decide_implied(&self, call: &Call, tool: &Tool, own: Verdict, implied: &[Implied]) -> Judged {
         let policy = &self.parts.policy;
         let verdict_of = |implied: &Implied| match self.is_out_of_scope(call, implied) {
@@ -66,7 +66,7 @@ impl Gate {
         for implied in implied {
             let verdict = verdict_of(implied);
             if verdict.decision == Decision::Ask {
-                asked.push(Asked { tool: implied.tool().to_owned(), rule: verdict.rule.clone() });
+                asked.push(ImpliedQuestion { tool: implied.tool().to_owned(), rule: verdict.rule.clone() });
                 asks.push(verdict.clone());
             }
             strictest = strictest.stricter(verdict);

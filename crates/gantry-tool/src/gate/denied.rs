@@ -1,5 +1,4 @@
-//! Denials that an agent's runtime decides at step 3, such as the label check's: they leave the same audit line and metric
-//! as those of the policy.
+//! Denials by an agent's runtime, such as its label check. They get the same audit line and metric as those of policy.
 
 use serde_json::Value;
 
@@ -8,12 +7,12 @@ use crate::call::Call;
 use crate::policy::{Decision, Verdict};
 
 impl Gate {
-    /// Refuses a call by a rule that is not the policy's own.
+    /// Denies a call by a rule that is not part of the policy.
     pub fn deny(&self, call: &Call, name: &str, input: &Value, rule: &str, reason: String) -> Outcome {
         let tools = self.tools_meant(call, name, input);
         let known = match tools.as_slice() {
             [only] => only.name(),
-            // Several machines, or none of those that have it.
+            // The call names several nodes, or a node without the tool.
             _ if self.parts.registry.nodes_with(&call.scope, name).is_some() => name,
             _ => return self.refuse_unknown(call, name),
         };

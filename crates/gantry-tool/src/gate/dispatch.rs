@@ -1,5 +1,5 @@
-//! Calls by the bare name of a node tool: on the machine that the `node` argument names, on several, or on the caller's
-//! default node. Every machine's call goes through the gate by itself.
+//! Calls by the bare name of a node tool. The `node` argument selects one node, several, or the caller's default node.
+//! The call of each node passes the gate separately.
 
 use std::sync::Arc;
 
@@ -10,39 +10,39 @@ use super::fan_out::Results;
 use super::{Answer, Gate, Outcome};
 use crate::call::{Call, Findings};
 use crate::error::{Refusal, RefusalCode, Violation};
-use crate::multi_node::NODE_ARGUMENT;
-use crate::nearest::nearest;
+use crate::registry::multi_node::NODE_ARGUMENT;
 use crate::registry::{NodeState, OnNode, default_among, never_connected, node_and_name};
+use crate::text::nearest::nearest;
 use crate::tool::{Reply, Tool, Toolset, Touch};
 
-/// Machines that work on one fanned-out call at the same time.
+/// How many nodes work on one fanned-out call at the same time.
 const FAN_OUT: usize = 16;
 
-/// Of all machines' results together: what fits into one frame, with room for what stands around them.
+/// The limit for the results of all nodes together: one frame, with room for its other fields.
 const MAX_RESULTS_BYTES: usize = gantry_protocol::MAX_FRAME_BYTES - (1 << 20);
 
-/// Machines that are named one by one for lack of a tool.
+/// How many nodes without the tool are named in warnings.
 const MAX_NAMED: usize = 16;
 
-/// What the `node` argument says.
+/// The value of the `node` argument.
 enum Selected {
-    /// Nobody said.
+    /// The argument is absent.
     Implicit,
     One(String),
     Tagged(String),
     All,
 }
 
-/// The machines that a fanned-out call is for.
-struct Asked {
+/// The nodes that a fanned-out call is for.
+struct Targets {
     having: Vec<OnNode>,
-    /// Known, and never connected: they may have the tool.
+    /// Nodes that never connected. They may have the tool.
     never_here: Vec<(String, NodeState)>,
-    /// Meant, and without such a tool.
+    /// Selected nodes without the tool.
     lacking: Vec<String>,
 }
 
-impl Asked {
+impl Targets {
     fn is_empty(&self) -> bool {
         self.having.is_empty() && self.never_here.is_empty()
     }
@@ -53,15 +53,15 @@ impl Asked {
 }
 
 fn without(node: &str, name: &str) -> String {
-    format!("{node}: left out, since it has no {name} that this call may use")
+    format!("{node}: skipped, because it has no {name} that this call may use")
 }
 
 impl Gate {
-    /// As [`Gate::call`], and knows the `node` argument.
+    /// As [`Gate::call`], and handles the `node` argument.
     pub async fn dispatch(&self, call: Call, name: &str, input: Value) -> Outcome {
         match self.parts.registry.nodes_with(&call.scope, name) {
             None => self.call(call, name, input).await,
-            // Aside: calls of many machines take more room than others have to carry.
+            // Boxed, because fanning out would enlarge the future of every call.
             Some(nodes) => Box::pin(self.dispatch_among(nodes, call, name, input)).await,
         }
     }
@@ -76,12 +76,13 @@ impl Gate {
             Ok(Selected::Implicit) => return self.on_the_default(call, name, nodes, input).await,
             Ok(Selected::Tagged(tag)) => {
                 let tagged = nodes.into_iter().filter(|found| found.state.tags.contains(&tag));
-                let mut asked = self.asked(&call, name, tagged.collect());
-                asked.never_here.retain(|(_, state)| state.tags.contains(&tag));
-                let lacking = self.parts.registry.tagged(&tag).into_iter().filter(|node| !asked.names(node));
-                asked.lacking = lacking.collect();
-                if asked.is_empty() {
-                    let message = match asked.lacking.as_slice() {
+                let mut targets = self.targets(&call, name, tagged.collect());
+                targets.never_here.retain(|(_, state)| state.tags.contains(&tag));
+                let lacking =
+                    self.parts.registry.tagged(&tag).into_iter().filter(|node| !targets.names(node));
+                targets.lacking = lacking.collect();
+                if targets.is_empty() {
+                    let message = match targets.lacking.as_slice() {
                         [] => format!("no node with {name} has the tag \"{tag}\""),
                         lacking => {
                             let lacking = lacking.join(", ");
@@ -92,19 +93,19 @@ impl Gate {
                     };
                     return self.refuse_node(&call, name, message);
                 }
-                asked
+                targets
             }
-            Ok(Selected::All) => self.asked(&call, name, nodes),
+            Ok(Selected::All) => self.targets(&call, name, nodes),
         };
         self.fan_out(call, name, nodes, input).await
     }
 
-    fn asked(&self, call: &Call, name: &str, having: Vec<OnNode>) -> Asked {
+    fn targets(&self, call: &Call, name: &str, having: Vec<OnNode>) -> Targets {
         let never_here = self.parts.registry.never_here(&call.scope, name);
-        Asked { having, never_here, lacking: Vec::new() }
+        Targets { having, never_here, lacking: Vec::new() }
     }
 
-    /// A machine is named that has no such tool, as far as anybody knows.
+    /// Refuses a call for a node that has no such tool.
     fn not_on(&self, call: &Call, name: &str, node: &str, input: &Value) -> Outcome {
         let never_here = self.parts.registry.never_here(&call.scope, name);
         if never_here.iter().any(|(never, _)| never == node) {
@@ -113,8 +114,8 @@ impl Gate {
         self.refuse_node(call, name, self.no_such_node(name, node))
     }
 
-    /// What a call would touch on this machine, as the policy sees it; nothing for what runs elsewhere, or would be refused.
-    /// Of what only a walk over a tree finds, this names where it begins.
+    /// The paths that a call would touch on this machine, as policy sees them. Empty for calls that run elsewhere or would
+    /// be refused. For a tool that walks a tree, this is where the walk begins.
     pub async fn touches(&self, call: &Call, name: &str, input: &Value) -> Vec<Touch> {
         let mut input = input.clone();
         let mut touches = Vec::new();
@@ -127,19 +128,19 @@ impl Gate {
         touches
     }
 
-    /// The machines that a call of a node's tool would run on; none for other tools.
+    /// The nodes that a call would run on. Empty for tools that are not node tools.
     pub fn machines(&self, call: &Call, name: &str, input: &Value) -> Vec<String> {
         let tools = self.tools_meant(call, name, input);
         let nodes = tools.iter().filter_map(|tool| node_and_name(tool));
         nodes.map(|(node, _)| node.to_owned()).collect()
     }
 
-    /// The tools that a call would run, each on its machine; none for a name that is not known.
+    /// The tools that a call would run, one for each node. Empty for an unknown name.
     pub fn tools_meant(&self, call: &Call, name: &str, input: &Value) -> Vec<Arc<Tool>> {
         self.meant(call, name, &mut input.clone())
     }
 
-    /// The tools that a call may run. The `node` argument is taken out of the input.
+    /// As [`Gate::tools_meant`]. Removes the `node` argument from the input.
     fn meant(&self, call: &Call, name: &str, input: &mut Value) -> Vec<Arc<Tool>> {
         let Some(nodes) = self.parts.registry.nodes_with(&call.scope, name) else {
             return self.parts.registry.resolve_for(call, name).into_iter().collect();
@@ -170,7 +171,7 @@ impl Gate {
             }
             return outcome;
         }
-        // Another machine must not run what was meant for the one that the operator chose.
+        // No other node may run a call for the node that the operator configured.
         if let Some(node) = default_node {
             return self.not_on(&call, name, node, &input);
         }
@@ -180,23 +181,27 @@ impl Gate {
         let online = listed(&mut nodes.iter().filter(|found| found.state.online));
         if online.is_empty() {
             let away = listed(&mut nodes.iter());
-            let message = format!("no node that has {name} is connected; known and offline: {away}");
+            let message = format!("no node with {name} is connected; offline: {away}");
             let refusal = Refusal::new(RefusalCode::Unavailable, message);
             return self.refused(&call, name, Some(&input), refusal, None);
         }
-        // Wrong wherever it would run.
+        // Such an input is wrong on every node.
         if !input.is_object() {
             let message = format!("the input of {name} must be an object");
             let refusal = Refusal::new(RefusalCode::InvalidInput, message)
                 .with_hint(format!("`gantry tools {name}` shows the schema"));
             return self.refused(&call, name, Some(&input), refusal, None);
         }
-        self.refuse_node(&call, name, format!("several nodes can answer: {online}; name one of them"))
+        self.refuse_node(
+            &call,
+            name,
+            format!("several nodes have {name}: {online}; select one with \"{NODE_ARGUMENT}\""),
+        )
     }
 
-    async fn fan_out(&self, call: Call, name: &str, asked: Asked, input: Value) -> Outcome {
+    async fn fan_out(&self, call: Call, name: &str, targets: Targets, input: Value) -> Outcome {
         let call_id = call.id.clone();
-        let calls = asked.having.into_iter().map(|found| {
+        let calls = targets.having.into_iter().map(|found| {
             let mut own = Call { id: uuid::Uuid::now_v7().to_string(), ..call.clone() };
             (own.cancel, own.findings) = (call.cancel.child_token(), Findings::default());
             // The caller's own limit is for all results together.
@@ -210,14 +215,16 @@ impl Gate {
             tool: name.to_owned(),
             answer: Answer::Success(Reply::Json(Value::Null)),
             labels: Vec::new(),
-            warnings: asked.lacking.iter().take(MAX_NAMED).map(|node| without(node, name)).collect(),
+            warnings: targets.lacking.iter().take(MAX_NAMED).map(|node| without(node, name)).collect(),
         };
-        if asked.lacking.len() > MAX_NAMED {
-            all.warnings
-                .push(format!("{} more nodes have no {name} either", asked.lacking.len() - MAX_NAMED));
+        if targets.lacking.len() > MAX_NAMED {
+            all.warnings.push(format!(
+                "{} more nodes were skipped, because they have no {name}",
+                targets.lacking.len() - MAX_NAMED
+            ));
         }
         let mut results = Results::up_to(MAX_RESULTS_BYTES);
-        // The first one's refusal, while all are refused for their input.
+        // The first refusal, while every node so far has refused the input as invalid.
         let mut invalid = None;
         while let Some((outcome, node)) = outcomes.next().await {
             invalid = match &outcome.answer {
@@ -232,9 +239,9 @@ impl Gate {
             all.labels.extend(new);
             results.push(node, outcome.answer);
         }
-        // What is wrong for all who could look at it is not made right by somebody who could not.
+        // If the input is invalid on every connected node, the nodes that never connected are not listed.
         if invalid.is_none() {
-            for (node, _) in asked.never_here {
+            for (node, _) in targets.never_here {
                 let tool = format!("{node}__{name}");
                 let outcome = self.refused(&call, &tool, Some(&input), never_connected(&node), None);
                 all.warnings.extend(outcome.warnings);
@@ -246,7 +253,7 @@ impl Gate {
         let reply = Reply::Json(json!({ "results": results }));
         all.answer = match (any_ok, invalid) {
             (true, _) => Answer::Success(reply),
-            // An input that is wrong for everybody is wrong as it would be for one.
+            // An input that is invalid on every node is refused as it would be on one.
             (false, Some(refusal)) => Answer::Refused(refusal),
             (false, None) => Answer::ToolError(reply),
         };
@@ -281,7 +288,7 @@ impl Gate {
     }
 }
 
-/// Takes the `node` argument out of the input, unless the tool has a field of that name itself.
+/// Removes the `node` argument from the input, unless the tool has its own field of that name.
 fn selected(nodes: &[OnNode], input: &mut Value) -> Result<Selected, String> {
     let own_field = |found: &OnNode| found.tool.input_schema()["properties"].get(NODE_ARGUMENT).is_some();
     let Some(object) = input.as_object_mut().filter(|_| !nodes.iter().any(own_field)) else {
@@ -294,7 +301,7 @@ fn selected(nodes: &[OnNode], input: &mut Value) -> Result<Selected, String> {
             Some(tag) => Selected::Tagged(tag.to_owned()),
             None => Selected::One(text),
         }),
-        Some(_) => Err(format!("\"{NODE_ARGUMENT}\" is a text")),
+        Some(_) => Err(format!("\"{NODE_ARGUMENT}\" must be a string")),
     }
 }
 
@@ -360,7 +367,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn machines_that_never_came_or_lack_the_tool_are_named() {
+    async fn nodes_that_never_connected_or_lack_the_tool_are_named() {
         let gate = gate();
         let tags = vec!["web".to_owned()];
         gate.registry().set_node("new", NodeState { online: false, tags: tags.clone() }, Vec::new());
@@ -384,8 +391,8 @@ mod tests {
         let outcome = gate.dispatch(call(), "Echo", json!({"text": "x", "node": "tag:web"})).await;
         let Answer::Success(Reply::Json(tagged)) = outcome.answer else { panic!() };
         assert_eq!(named(&tagged), ["a true", "b true", "new false"]);
-        assert_eq!(outcome.warnings, ["rd: left out, since it has no Echo that this call may use"]);
-        // Wrong for all who could look at it.
+        assert_eq!(outcome.warnings, ["rd: skipped, because it has no Echo that this call may use"]);
+        // Invalid on every connected node.
         let wrong = ask(&gate, "Echo", json!({"txt": "x", "node": "tag:web"})).await.unwrap_err();
         assert!(wrong.contains("has 1 error"), "{wrong}");
         gate.registry().set_node_state("rd", NodeState { online: true, tags: vec!["ro".into()] });
@@ -410,10 +417,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_chosen_while_two_could_answer_and_the_only_one_is_named() {
+    async fn ambiguous_bare_name_is_refused_and_the_default_node_is_named() {
         let gate = gate();
         let two = ask(&gate, "Echo", json!({})).await.unwrap_err();
-        assert!(two.contains("several nodes can answer: a, b"), "{two}");
+        assert!(two.contains("several nodes have Echo: a, b"), "{two}");
         for odd in [json!([]), json!("x"), json!(null)] {
             let wrong = ask(&gate, "Echo", odd.clone()).await.unwrap_err();
             assert!(wrong.contains("the input of Echo must be an object"), "{odd}: {wrong}");
@@ -427,7 +434,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bare_name_means_local_where_it_is_there() {
+    async fn bare_name_means_local_if_local_has_the_tool() {
         let gate = gate();
         let tools = vec![echo_tool("Echo", Toolset::Node).on_node("local")];
         gate.registry().set_node("local", NodeState { online: true, tags: Vec::new() }, tools);
@@ -443,7 +450,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bare_name_means_the_agents_node_and_no_other() {
+    async fn bare_name_means_only_the_default_node_of_the_agent() {
         let gate = gate();
         let tools = vec![echo_tool("Echo", Toolset::Node).on_node("local")];
         gate.registry().set_node("local", NodeState { online: true, tags: Vec::new() }, tools);

@@ -1,4 +1,4 @@
-//! What several machines answered to one call, in order, each named, and of bounded size together.
+//! Collects the results of several nodes for one call, in order and within a total size.
 
 use std::io::{self, Write};
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::Answer;
 use crate::tool::Reply;
 
-/// Where the results do not fit, the longest make room. One that is no longer than its share, the bound divided by the
-/// number of machines, is always kept.
+/// The results of the nodes. If they exceed the limit, the longest are replaced by an error. A result within its share
+/// (the limit divided by the number of nodes) is always kept.
 pub(super) struct Results {
     most: usize,
     bytes: usize,
@@ -54,10 +54,10 @@ impl Results {
 impl OneResult {
     fn leave_out(&mut self, most: usize) {
         let message = format!(
-            "the result has {} bytes, and those of all machines together have at most {most}",
+            "the result has {} bytes; the results of all nodes together may have at most {most}",
             self.bytes
         );
-        let hint = "the call has run; ask this machine alone, or for less";
+        let hint = "the call ran; repeat it for this node alone, or request less";
         let error = json!({"code": ErrorCode::TooLarge, "message": message, "hint": hint});
         self.value = json!({"node": self.node, "ok": false, "error": error});
         self.bytes = encoded_bytes(&self.value);
@@ -80,7 +80,7 @@ fn one_result(node: &str, answer: Answer) -> Value {
     }
 }
 
-/// Counted, not kept.
+/// The length of the value as JSON, without building the text.
 fn encoded_bytes(value: &Value) -> usize {
     struct Count(usize);
     impl Write for Count {
@@ -93,7 +93,7 @@ fn encoded_bytes(value: &Value) -> usize {
         }
     }
     let mut count = Count(0);
-    // A value is always JSON, and counting does not fail.
+    // Serialising a `Value` into a counter cannot fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
@@ -111,19 +111,19 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_make_room_and_the_others_stay() {
+    fn longest_results_are_replaced_until_the_rest_fits() {
         let results = answered(10_000, &[20, 9_000, 3_000, 8_000, 40]);
         let ok: Vec<bool> = results.iter().map(|one| one["ok"] == true).collect();
         assert_eq!(ok, [true, false, true, false, true]);
         assert_eq!(results[1]["error"]["code"], "too_large");
-        let told = results[1]["error"]["message"].as_str().unwrap();
-        assert!(told.contains("the result has 9035 bytes"), "{told}");
+        let message = results[1]["error"]["message"].as_str().unwrap();
+        assert!(message.contains("the result has 9035 bytes"), "{message}");
         assert_eq!(results[4], json!({"node": "n4", "ok": true, "result": "x".repeat(40)}));
         assert!(encoded_bytes(&Value::Array(results)) <= 10_000 + 10);
     }
 
     #[test]
-    fn what_is_within_its_share_is_kept_whatever_the_others_say() {
+    fn result_within_its_share_is_always_kept() {
         let mut lengths = [5_000; 20];
         lengths[0] = 400;
         lengths[19] = 400;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_too_long_alone_is_told_too() {
+    fn single_result_above_the_limit_is_replaced() {
         let results = answered(1_000, &[5_000]);
         assert_eq!(results[0]["error"]["code"], "too_large");
     }

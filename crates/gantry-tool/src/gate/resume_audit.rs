@@ -1,4 +1,4 @@
-//! The two lines of work that goes on by itself after a restart: nobody calls for it now, and it is on record all the same.
+//! The two audit lines of work that continues after a restart without a new call, such as a transfer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,20 +11,20 @@ use crate::call::Call;
 use crate::error::{Refusal, RefusalCode};
 use crate::metrics::Status;
 
-/// What the first line says of how it came about.
+/// The status of the first line.
 const RESUMED: &str = "resumed";
 
-/// Work that has its first line. The second is written when it ends, or is dropped.
-#[must_use = "what is dropped has failed"]
+/// Resumed work whose first line is written. Its second line is written when it ends or is dropped.
+#[must_use = "dropping it records a failure"]
 pub struct ResumedWork {
     gate: Arc<Gate>,
-    /// Its last line, but for what came of it.
+    /// The last line, without status, error and duration.
     ending: Option<AuditRecord>,
     since: Instant,
 }
 
 impl Gate {
-    /// Puts on record that what a call began goes on. On disk when this returns.
+    /// Records that the work of an earlier call continues. The line is on disk when this returns.
     pub async fn resumes(
         self: &Arc<Self>,
         call: &Call,
@@ -43,26 +43,26 @@ impl Gate {
 }
 
 impl ResumedWork {
-    /// Puts on record what came of it.
-    pub fn ended(mut self, came_of_it: Result<(), &Refusal>) {
-        let status = match came_of_it {
+    /// Records the result.
+    pub fn ended(mut self, result: Result<(), &Refusal>) {
+        let status = match result {
             Ok(()) => Status::Success,
             Err(refusal) if refusal.code == RefusalCode::Denied => Status::Denied,
             Err(_) => Status::Failure,
         };
-        self.append(status, came_of_it.err().map(|refusal| refusal.message.clone()));
+        self.append(status, result.err().map(|refusal| refusal.message.clone()));
     }
 
     fn append(&mut self, status: Status, error: Option<String>) {
         let Some(ending) = self.ending.take() else { return };
         let record = self.gate.ended(ending, status, error, self.since.elapsed());
-        // Nobody is there to be told.
+        // There is no caller to report a failure to.
         let _ = self.gate.parts.audit.append(record, Durability::Soon);
     }
 }
 
 impl Drop for ResumedWork {
     fn drop(&mut self) {
-        self.append(Status::Failure, Some("it was left before its end".into()));
+        self.append(Status::Failure, Some("the resumed work was stopped before it ended".into()));
     }
 }

@@ -1,10 +1,10 @@
-//! What policy comes to, and how it is told.
+//! `Verdict` is the result of policy, and makes the refusal that a caller gets.
 
 use super::Decision;
 use crate::call::{Autonomy, Call};
 use crate::error::{Refusal, RefusalCode};
 
-/// A decision, the rule that made it and why. The rule's name goes to the audit log and into the refusal.
+/// A decision, the rule that made it and the reason. The audit log and the refusal name the rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     pub decision: Decision,
@@ -14,7 +14,7 @@ pub struct Verdict {
     pub sensitive: bool,
 }
 
-/// The rule by which supervised agents are asked about what changes or reaches things.
+/// The rule that requires approval for calls of supervised agents.
 pub(super) const SUPERVISED: &str = "supervised-agent";
 
 impl Verdict {
@@ -26,18 +26,18 @@ impl Verdict {
         if other.decision > self.decision { other } else { self }
     }
 
-    /// One question in place of several: who says yes has heard of every rule. `None` when there is nothing to ask.
+    /// Combines several questions into one that names every rule. `None` when there is nothing to ask.
     pub(crate) fn of_all(asks: Vec<Verdict>) -> Option<Verdict> {
         let mut asked: Vec<Verdict> = Vec::new();
         for ask in asks {
-            // That a call acts at all is plain from every other question about it.
+            // Any other question already implies that the call needs approval.
             let is_plain = ask.rule == SUPERVISED && !asked.is_empty();
             if !is_plain && asked.iter().all(|known| known.rule != ask.rule) {
                 asked.push(ask);
             }
         }
         let rules: Vec<&str> = asked.iter().map(|ask| ask.rule.as_str()).collect();
-        // Rules that give no reason of their own have the same one.
+        // Rules without a reason of their own share the default reason.
         let mut reasons: Vec<&str> = Vec::new();
         for ask in &asked {
             if !reasons.contains(&ask.reason.as_str()) {
@@ -53,16 +53,17 @@ impl Verdict {
         })
     }
 
-    /// What a caller is told to whom nothing was allowed.
+    /// The refusal of a call that is denied or was not approved.
     pub(crate) fn refusal(&self, call: &Call) -> Refusal {
         let hint = "the operator can allow it with a policy rule in gantry.toml";
-        self.refusal_unasked(call, "nobody can be asked", hint)
+        self.refusal_unasked(call, "nobody can be asked here", hint)
     }
 
-    /// The same, where a question could have been asked for what was named, but not for this part of it.
+    /// As [`Verdict::refusal`], for one file of a directory: approval is asked for the directory, not for its parts.
     pub(crate) fn refusal_of_part(&self, call: &Call) -> Refusal {
-        let hint = "ask for it by itself, or let the operator allow it with a policy rule in gantry.toml";
-        self.refusal_unasked(call, "parts are not asked for", hint)
+        let hint =
+            "request this path by itself, or let the operator allow it with a policy rule in gantry.toml";
+        self.refusal_unasked(call, "parts of a directory cannot be approved", hint)
     }
 
     fn refusal_unasked(&self, call: &Call, why: &str, hint: &str) -> Refusal {
@@ -82,15 +83,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_several_questions_all_are_asked() {
+    fn several_questions_become_one_that_names_all_rules() {
         let ask = |rule: &str| Verdict::new(Decision::Ask, rule, format!("because of {rule}"));
         let both = Verdict::of_all(vec![ask("a"), ask("b"), ask("a"), ask(SUPERVISED)]).unwrap();
         assert_eq!((both.decision, &*both.rule), (Decision::Ask, "a, b"));
         assert_eq!(both.reason, "because of a; because of b");
         let same = |rule: &str| Verdict::new(Decision::Ask, rule, "the operator's policy says so");
-        let told = Verdict::of_all(vec![same("a"), ask("b"), same("c")]).unwrap();
-        assert_eq!(told.rule, "a, b, c");
-        assert_eq!(told.reason, "the operator's policy says so; because of b", "each reason once");
+        let combined = Verdict::of_all(vec![same("a"), ask("b"), same("c")]).unwrap();
+        assert_eq!(combined.rule, "a, b, c");
+        assert_eq!(combined.reason, "the operator's policy says so; because of b", "each reason once");
         assert_eq!(Verdict::of_all(vec![ask(SUPERVISED)]).unwrap().rule, SUPERVISED);
         assert_eq!(Verdict::of_all(Vec::new()), None);
     }

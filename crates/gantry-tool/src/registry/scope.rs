@@ -1,24 +1,25 @@
-//! What somebody sees of the registry.
+//! `ToolScope` selects the tools that a caller sees.
 
 use std::sync::Arc;
 
 use globset::GlobMatcher;
 
-use super::{RegistryError, bare_name, canonical_name, is_published_as};
-use crate::attributes::Property;
-use crate::effect::Effect;
+use super::RegistryError;
+use super::names::{bare_name, canonical_name, is_published_as};
+use crate::tool::attributes::Property;
+use crate::tool::effect::Effect;
 use crate::tool::{Tool, Toolset};
 
 /// Which tools are visible: an allow list and a deny list of names, globs (`local__*`), toolsets (`node`), effects
 /// (`effect:runs_commands`) and properties (`is:offered_to_agents`).
 #[derive(Debug, Clone, Default)]
 pub struct ToolScope {
-    /// `None` lets every tool through.
+    /// `None` allows every tool.
     allow: Option<Vec<Selector>>,
     deny: Vec<Selector>,
     /// Only tools that change nothing.
     read_only: bool,
-    /// What this scope is a part of.
+    /// A further scope that must allow the tool too.
     within: Option<Arc<ToolScope>>,
 }
 
@@ -42,14 +43,14 @@ impl ToolScope {
         ToolScope { read_only: true, ..self }
     }
 
-    /// Lets through what both let through.
+    /// Allows only what both scopes allow.
     pub fn within(self, other: ToolScope) -> ToolScope {
         let inner = self.within.as_deref().cloned();
         let within = inner.map_or_else(|| other.clone(), |inner| inner.within(other.clone()));
         ToolScope { within: Some(Arc::new(within)), ..self }
     }
 
-    /// With this tool among those that are listed, unless it is denied.
+    /// Adds a tool to the allow list. A deny list still applies.
     pub fn including(self, name: &str) -> ToolScope {
         let within = self.within.as_deref().cloned().map(|within| Arc::new(within.including(name)));
         let allow = self.allow.map(|mut allow| {
@@ -59,13 +60,13 @@ impl ToolScope {
         ToolScope { allow, within, ..self }
     }
 
-    /// Whether somebody has written down what is let through.
+    /// Whether the scope has an allow list.
     pub fn is_listed(&self) -> bool {
         self.allow.is_some() || self.within.as_ref().is_some_and(|within| within.is_listed())
     }
 
-    /// Whether a node's tool of that bare name could be let through, as far as its name says. `standard` is this program's own
-    /// tool of that name.
+    /// Whether the scope could allow a node tool of that bare name, judging by the name alone. `standard` is this program's
+    /// own tool of that name.
     pub(super) fn may_allow(&self, node: &str, bare: &str, standard: Option<&Tool>) -> bool {
         let name = format!("{node}__{bare}");
         let listed = |selectors: &[Selector]| {
@@ -120,7 +121,7 @@ impl Selector {
             || matches!(self, Selector::Name(name) if is_published_as(tool, name))
     }
 
-    /// Whether the tool matches by what it declares.
+    /// Whether the tool declares the effect or property.
     fn declares(&self, tool: &Tool) -> bool {
         match self {
             Selector::Effect(effect) => tool.has_effect(*effect),
@@ -132,7 +133,7 @@ impl Selector {
     fn names(&self, set: Toolset, name: &str, bare: Option<&str>) -> bool {
         match self {
             Selector::Toolset(toolset) => *toolset == set,
-            // Names do not say what a tool does.
+            // A name alone has no effects and no properties.
             Selector::Effect(_) | Selector::Property(_) => false,
             Selector::Name(own) => own == name || bare == Some(own),
             Selector::Glob(glob) => glob.is_match(name) || bare.is_some_and(|bare| glob.is_match(bare)),

@@ -79,7 +79,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ConfigArgs) 
 
 /// Reports a change, and whether the gateway must be restarted to apply it.
 fn changed(environment: &Environment, output: &Output, key: &str, done: &str) {
-    let waits = GatewayLock::running(&environment.data).is_some() && !config::counts_at_once(key);
+    let waits = GatewayLock::running(&environment.data).is_some() && config::needs_restart(key);
     output.done(&match waits {
         true => format!("{done} Restart the gateway to apply this change."),
         false => done.to_owned(),

@@ -134,6 +134,11 @@ impl ConfigSection for ModelsConfig {
         ModelsConfig::violations(self)
     }
 
+    /// The gateway loads changed models with the next request of an agent.
+    fn needs_restart(&self) -> bool {
+        false
+    }
+
     fn secrets(&self) -> Vec<String> {
         ModelsConfig::secrets(self).collect()
     }

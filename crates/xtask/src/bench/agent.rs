@@ -1,5 +1,5 @@
-//! The agent runtime: what it adds to a turn and to the first word of an answer, in a real gateway between a model that
-//! answers at once and a client that listens; and what its journal can take.
+//! Measures the agent runtime: the time it adds to a turn and to the first word of an answer, and the throughput of its
+//! journal. A real gateway runs between a model that answers at once and a client that listens.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,10 +16,10 @@ use super::gateway::Gateway;
 use super::measure::median;
 use crate::shell;
 
-/// Of one message; each asks for another file, since the same again and again would be stopped.
+/// The number of calls in one message. Each reads another file, because repeated calls are stopped.
 const TURNS: usize = 100;
 const ANSWERS: usize = 100;
-/// Between the head of an answer and its first word, so that everybody waits for it.
+/// The pause between the head of an answer and its first word, so that every listener is waiting.
 const THINKING: Duration = Duration::from_millis(20);
 const CALL_FILES: &str = "read all the files";
 
@@ -93,7 +93,7 @@ struct Model {
     address: String,
     /// From the last byte of an answer with a call to the last of the next request.
     turns: Receiver<Duration>,
-    /// When the first word of an answer went out.
+    /// When the first word of an answer was sent.
     said: Receiver<Instant>,
 }
 
@@ -217,7 +217,7 @@ impl Client {
         Ok(Client { stream, host, token: gateway.token()? })
     }
 
-    /// Says something, waits for the answer, and tells when its first word came.
+    /// Sends a message, waits for the answer, and returns when its first word arrived.
     fn ask(mut self, session: &str, text: &str) -> Result<Instant> {
         let body = json!({"message": text}).to_string();
         write!(
@@ -235,7 +235,7 @@ impl Client {
             let event: Value = serde_json::from_str(event)?;
             match event["event"].as_str() {
                 Some("text") => _ = first.get_or_insert(now),
-                Some("final") => return first.context("the answer came without a word before it"),
+                Some("final") => return first.context("the answer ended without a first word"),
                 Some("error") => anyhow::bail!("the run failed: {event}"),
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! What the benchmarks work on: made once under `target/bench`, the same bytes every time.
+//! Generates the files for the benchmarks under `target/bench`. The bytes are the same every time.
 
 use std::fmt::Write as _;
 use std::fs;

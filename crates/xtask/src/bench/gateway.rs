@@ -44,20 +44,23 @@ impl Running {
         let mut said = String::new();
         let stdout = child.stdout.as_mut().context("no output")?;
         BufReader::new(stdout).read_line(&mut said)?;
-        ensure!(!said.is_empty(), "{command:?} said nothing");
+        ensure!(!said.is_empty(), "{command:?} printed nothing");
         Ok(Running { child, said: said.trim().to_owned() })
     }
 
     fn memory_kib(&self, field: &str) -> Result<f64> {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = text.lines().find_map(|line| line.strip_prefix(field)).context("no memory told")?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .context("the process status has no memory field")?;
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SIGTERM first: a gateway and its nodes end what they started.
+        // SIGTERM first, so that a gateway and its nodes end their processes.
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         for _ in 0..300 {
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -153,8 +156,8 @@ fn routed(gantry: &Path) -> Result<Vec<Row>> {
         ours.push(measured(&["routed", &gateway.url, &gateway.token()?, "bench__Empty"])?);
         theirs.push(measured(&["relayed", &relay.said])?);
     }
-    // The best turn of each counts: where the kernel puts the processes changes from turn to turn, and is nobody's merit. What is usual is
-    // told beside it.
+    // The best round counts, because the placement of the processes on cores changes from round to round. The report also
+    // has the median.
     let usual = |found: &[Value]| {
         let mut times: Vec<f64> = found.iter().filter_map(|found| found["us"].as_f64()).collect();
         median(&mut times)
@@ -208,8 +211,10 @@ fn transfer(gantry: &Path) -> Result<Vec<Row>> {
     }
     let peak = |pid: u32| -> Result<f64> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let anonymous =
-            text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no memory told")?;
+        let anonymous = text
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .context("the process status has no memory field")?;
         Ok(anonymous.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
     };
     let memory =

@@ -108,9 +108,9 @@ fn token_row(against: &'static str, ours: usize, theirs: usize) -> Row {
     }
 }
 
-/// Counts what a model is sent of a tool list with the o200k vocabulary: names, descriptions and input schemas.
+/// Counts the tokens of a tool list with the o200k vocabulary: names, descriptions and input schemas.
 fn tokens(tools: &Value) -> Result<usize> {
-    // The script lies beside the installed packages, where Node.js looks for what it imports.
+    // Node.js resolves imports from the folder of the script, so it is next to the installed packages.
     let script = setup::package("../count_tokens.mjs");
     std::fs::write(&script, COUNT_TOKENS)?;
     let mut counter =
@@ -183,7 +183,7 @@ impl Server {
         loop {
             line.clear();
             ensure!(self.stdout.read_line(&mut line)? > 0, "the server went away during {method}");
-            // Some servers also print what is no message.
+            // Some servers also print lines that are not messages.
             let Ok(mut message) = serde_json::from_str::<Value>(&line) else { continue };
             if message["id"] == id {
                 return Ok(message["result"].take());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-/// One side of a comparison: a command, and what is done before each run without being timed.
+/// One side of a comparison: a command, and the untimed preparation before each run.
 pub(super) struct Side {
     program: OsString,
     args: Vec<OsString>,
@@ -75,7 +75,7 @@ impl Side {
 
     fn time(&mut self) -> Result<Duration> {
         let mut command = self.command()?;
-        // A settled disk: what one side leaves for later must not be paid by the other, which waits for its own data.
+        // Syncs the disk, so that one side does not wait for data that the other side wrote.
         Command::new("sync").status().context("cannot run sync")?;
         let started = Instant::now();
         let output = command.output().with_context(|| format!("cannot run {command:?}"))?;

@@ -10,7 +10,7 @@ use super::measure::{Side, median_ms, turns};
 use super::{RUNS, Row};
 use crate::shell;
 
-/// The reading side under Node.js, which prints its times and keeps what it found.
+/// The reader under Node.js. It prints its times and writes its results to a file.
 const THEIR_SCRIPT: &str = include_str!("readability.mjs");
 const THEIR_PACKAGES: [&str; 3] = ["node@24", "@mozilla/readability@0.6.0", "jsdom@26"];
 const HTML2TEXT: &str = "html2text==2025.4.15";
@@ -73,9 +73,9 @@ fn main_content(ours: &str, target: &Path, pages: &Path) -> Result<Vec<Row>> {
         shell::step(&[&install[..], &THEIR_PACKAGES].concat())?;
     }
     let theirs = shell::output(&[&node, &script, &pages.to_string_lossy(), &found], &[])?;
-    let theirs: Value = serde_json::from_str(&theirs).context("what the library prints")?;
+    let theirs: Value = serde_json::from_str(&theirs).context("cannot parse the output of the library")?;
     let ours = shell::output(&[ours, &found], &[])?;
-    let ours: Value = serde_json::from_str(&ours).context("what our side prints")?;
+    let ours: Value = serde_json::from_str(&ours).context("cannot parse our output")?;
     let ours = ours["pages"].as_array().context("no pages")?;
 
     println!("\n| page | recall | Mozilla's | noise | Mozilla's |\n| --- | --- | --- | --- | --- |");

@@ -314,10 +314,10 @@ fn a_server_is_not_called_as_a_node_is() {
     let before = std::fs::read_to_string(&path).unwrap_or_default();
     std::fs::write(&path, format!("{before}\n[mcpServers.box]\ncommand = \"true\"\n")).unwrap();
     eventually("the gateway says so when it takes it up", Duration::from_secs(20), || {
-        std::fs::read_to_string(&log).unwrap().contains("\"box\" is the name of a node already")
+        std::fs::read_to_string(&log).unwrap().contains("\"box\" is already the name of a node")
     });
     let listed = world.run(&["mcp", "list"]);
-    assert!(listed.stdout.contains("is the name of a node already"), "{listed:?}");
+    assert!(listed.stdout.contains("is already the name of a node"), "{listed:?}");
     assert!(!std::fs::read_to_string(&log).unwrap().contains("Restart the gateway"), "servers need none");
     std::fs::write(&path, format!("{before}\n[agents.a]\ntools = [\"Read\"]\n")).unwrap();
     eventually("what waits for a restart is told", Duration::from_secs(20), || {
@@ -558,7 +558,7 @@ fn a_configuration_that_became_invalid_is_told_and_changes_nothing() {
     world.configure(&format!("{good}\n[mcpServers.fake.auth]\nkey = 1\n"));
     eventually("it is told", Duration::from_secs(10), || {
         let told = std::fs::read_to_string(&log).unwrap();
-        told.contains("is not valid, so what was configured before stays") && told.contains("auth")
+        told.contains("is not valid; the previous configuration stays in effect") && told.contains("auth")
     });
     assert_eq!(call(), "x");
 }

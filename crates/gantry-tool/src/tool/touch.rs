@@ -1,0 +1,42 @@
+//! `Touch` is a path that a call is about to read or write, as policy sees it.
+
+use std::path::PathBuf;
+
+use crate::error::Violation;
+
+/// The reason why the paths of a call are unknown.
+#[derive(Debug)]
+pub(crate) enum Unjudged {
+    /// The tool's type rejects the input.
+    Invalid(Violation),
+    Unknown(String),
+}
+
+impl From<Violation> for Unjudged {
+    fn from(violation: Violation) -> Unjudged {
+        Unjudged::Invalid(violation)
+    }
+}
+
+/// A path that a call is about to touch. The file engine has resolved its links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touch {
+    pub path: PathBuf,
+    pub access: Access,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+impl Touch {
+    pub fn read(path: PathBuf) -> Self {
+        Touch { path, access: Access::Read }
+    }
+
+    pub fn write(path: PathBuf) -> Self {
+        Touch { path, access: Access::Write }
+    }
+}

@@ -1,0 +1,124 @@
+//! `[policy]`: the rules that decide which calls run, and further sensitive paths.
+
+use std::path::PathBuf;
+
+use gantry_domain::ConfigSection;
+use gantry_tool::{Condition, Decision, Operator, PrincipalKind, Rule, RuleError, Touching, Violation};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ConfigError, misplaced};
+
+/// Who may do what, in order: the first rule that matches decides.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct PolicyConfig {
+    pub(crate) rules: Vec<RuleConfig>,
+    /// Absolute paths that count as sensitive beside the built-in ones.
+    pub(crate) sensitive_paths: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct RuleConfig {
+    /// Shown in refusals and in the audit log; `rule-1`, `rule-2`, … when left out.
+    name: Option<String>,
+    /// A tool's name; `*` stands for anything.
+    tool: String,
+    decision: Decision,
+    #[serde(default)]
+    reason: String,
+    /// All must hold.
+    #[serde(default)]
+    when: Vec<ConditionConfig>,
+    /// Only calls by these: operator, client, mcp, agent, scheduler.
+    #[serde(default)]
+    principals: Vec<PrincipalKind>,
+    /// Only calls made as these agents.
+    #[serde(default)]
+    agents: Vec<String>,
+    /// `sensitive`: only calls that touch a sensitive path.
+    touches: Option<Touching>,
+}
+
+/// A test on one value of the input. Give one of equals, contains, startsWith and regex.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ConditionConfig {
+    /// Dotted path into the input: `command`, `env.PATH`, `argv.0`.
+    path: String,
+    equals: Option<Value>,
+    contains: Option<String>,
+    starts_with: Option<String>,
+    regex: Option<String>,
+}
+
+impl PolicyConfig {
+    /// The rules, or what is wrong with each that cannot be used.
+    pub(crate) fn build_rules(&self) -> Result<Vec<Rule>, ConfigError> {
+        let (mut rules, mut violations) = (Vec::new(), Vec::new());
+        for (index, rule) in self.rules.iter().enumerate() {
+            match rule.build(index) {
+                Ok(rule) => rules.push(rule),
+                Err(message) => violations.push(Violation { path: format!("policy.rules.{index}"), message }),
+            }
+        }
+        if violations.is_empty() { Ok(rules) } else { Err(ConfigError::Invalid { violations }) }
+    }
+}
+
+impl RuleConfig {
+    /// What the rule is about: its tool pattern and its agents.
+    pub(crate) fn subjects(&self) -> (&str, &[String]) {
+        (&self.tool, &self.agents)
+    }
+
+    fn build(&self, index: usize) -> Result<Rule, String> {
+        let words = |err: RuleError| err.to_string();
+        let name = self.name.clone().unwrap_or_else(|| format!("rule-{}", index + 1));
+        let reason = if self.reason.is_empty() { "the operator's policy says so" } else { &self.reason };
+        let mut rule = Rule::new(&name, &self.tool, self.decision, reason)
+            .map_err(words)?
+            .for_principals(self.principals.clone())
+            .for_agents(self.agents.clone());
+        if let Some(touching) = self.touches {
+            rule = rule.touching(touching);
+        }
+        for condition in &self.when {
+            for operator in condition.operators()? {
+                rule = rule.when(Condition::new(&condition.path, operator).map_err(words)?);
+            }
+        }
+        Ok(rule)
+    }
+}
+
+impl ConditionConfig {
+    fn operators(&self) -> Result<Vec<Operator>, String> {
+        let mut operators: Vec<Operator> = Vec::new();
+        operators.extend(self.equals.clone().map(Operator::Equals));
+        operators.extend(self.contains.clone().map(Operator::Contains));
+        operators.extend(self.starts_with.clone().map(Operator::StartsWith));
+        if let Some(pattern) = &self.regex {
+            operators.push(Operator::regex(pattern).map_err(|err| err.to_string())?);
+        }
+        if operators.is_empty() {
+            return Err(format!(
+                "the condition on {:?} needs equals, contains, startsWith or regex",
+                self.path
+            ));
+        }
+        Ok(operators)
+    }
+}
+
+impl ConfigSection for PolicyConfig {
+    fn violations(&self, at: &str) -> Vec<Violation> {
+        misplaced(&format!("{at}.sensitivePaths"), &self.sensitive_paths)
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        self.sensitive_paths.iter_mut().collect()
+    }
+}
