@@ -22,6 +22,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-store", &["gantry-protocol", "gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
     (
+        "gantry-transfers",
+        &[
+            "gantry-domain",
+            "gantry-link",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-toolsets",
+            "gantry-transfer",
+        ],
+    ),
+    (
         "gantry-toolsets",
         &[
             "gantry-apis",
@@ -58,7 +70,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-store",
             "gantry-tool",
             "gantry-toolsets",
-            "gantry-transfer",
+            "gantry-transfers",
         ],
     ),
     (
@@ -81,6 +93,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-tool",
             "gantry-toolsets",
             "gantry-transfer",
+            "gantry-transfers",
         ],
     ),
     ("xtask", &[]),
