@@ -51,8 +51,8 @@ pub(crate) enum EntryOutcome {
 
 impl TransferProgress {
     /// Restores saved progress. If it cannot be read, the entries are sent again.
-    pub(crate) fn resumed(kept: Option<&str>) -> TransferProgress {
-        let arrived: Arrived = kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default();
+    pub(crate) fn resumed(saved: Option<&str>) -> TransferProgress {
+        let arrived: Arrived = saved.and_then(|saved| serde_json::from_str(saved).ok()).unwrap_or_default();
         TransferProgress {
             resumed: true,
             begun: true,
