@@ -203,8 +203,10 @@ impl Gateway {
     /// Lets running calls finish for at most `drain`, ends the rest, and closes every link with a reason.
     pub(crate) async fn stop(&self, drain: Duration) {
         self.stopping.cancel();
-        // Their callers hear that they go on later; waiting for them could take days.
-        self.nodes.stopping.cancel();
+        // Transfers resume with the next start; to wait for them could take days.
+        if let Some(transfers) = self.nodes.transfers() {
+            transfers.suspend();
+        }
         self.calls.close();
         let work = async {
             for domain in self.domains.iter().rev() {

@@ -192,7 +192,7 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
     let refused = format!(
         "# HELP stream_frames_refused Frames that belonged to no stream of their sender.\n\
          # TYPE stream_frames_refused counter\nstream_frames_refused_total {}\n",
-        gateway.nodes.relay.refused_frames()
+        gateway.nodes.transfers().map_or(0, |transfers| transfers.rejected_frames())
     );
     let end = text.rfind("# EOF").unwrap_or(text.len());
     text.insert_str(end, &refused);

@@ -15,7 +15,6 @@ mod nodes;
 mod process_exits;
 mod remote_tools;
 mod server;
-mod transfers;
 mod write_timeout;
 mod ws;
 
@@ -27,6 +26,3 @@ pub use http::ProtectedResource;
 pub use maintenance::Maintenance;
 pub use nodes::{LocalLog, Nodes, node_lines};
 pub use server::{MAX_CONNECTIONS, PemFile, ServeError, Serving, TlsFiles, serve};
-pub use transfers::{
-    GatewayNodes, IDLE_LIMIT, TokenEnding, Transfers, TransfersDomain, TransfersParts, Unfinished,
-};

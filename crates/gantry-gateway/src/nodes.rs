@@ -1,7 +1,7 @@
 //! The table of nodes: which may join, which are connected, and what each can do.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use gantry_agent::NodeLine;
@@ -13,18 +13,17 @@ use gantry_protocol::{
 use gantry_store::{Database, DatabaseError, NodeRow, SeenNode};
 use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry, ToolError};
 use gantry_toolsets::LOCAL_NODE;
+use gantry_transfers::Transfers;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
-use tokio_util::sync::CancellationToken;
 
 use crate::gateway::now_ms;
 use crate::remote_tools;
-use crate::transfers::orphan_parts::{End, remove_orphan_parts};
-use crate::transfers::relay::{Port, Relay};
 
 mod instance_conflict;
 mod logs;
 mod remote_call;
+mod transfer_links;
 
 use instance_conflict::Replaced;
 pub use logs::LocalLog;
@@ -44,16 +43,11 @@ pub struct Nodes {
     /// The id of this run of the gateway.
     pub(crate) instance: String,
     known: Mutex<BTreeMap<String, Arc<Node>>>,
-    /// Streams between nodes, and from and to the gateway itself.
-    pub(crate) relay: Arc<Relay>,
-    /// Transfers go on with the next start.
-    pub(crate) stopping: CancellationToken,
-    /// Told the old and the new name before the node's connections are closed.
-    on_rename: OnceLock<RenameHook>,
+    /// The transfers domain owns the nodes, so this is weak.
+    transfers: OnceLock<Weak<Transfers>>,
     own_log: OnceLock<OwnLog>,
 }
 
-type RenameHook = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 pub(crate) struct Node {
     id: String,
@@ -113,9 +107,7 @@ impl Nodes {
             database,
             instance: uuid::Uuid::new_v4().to_string(),
             known: Mutex::default(),
-            relay: Arc::default(),
-            stopping: CancellationToken::new(),
-            on_rename: OnceLock::new(),
+            transfers: OnceLock::new(),
             own_log: OnceLock::new(),
         });
         for row in nodes.database.list_nodes().await? {
@@ -199,8 +191,9 @@ impl Nodes {
         }
         tracing::info!(node = node.id, platform = seen.platform, version = seen.version, "node_connected");
         self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
-        let (database, end) = (self.database.clone(), node.end(&live));
-        tokio::spawn(async move { remove_orphan_parts(&database, &end).await });
+        if let Some(transfers) = self.transfers() {
+            transfers.node_connected(&node.id, &live.link);
+        }
         if let Some(old) = node.take_place(live) {
             old.link.close(CloseReason::Replaced);
         }
@@ -255,11 +248,6 @@ impl Nodes {
             }
             ours
         });
-    }
-
-    /// The connected ones, as places where parts may lie.
-    pub(crate) fn ends(&self) -> Vec<End> {
-        self.known().values().filter_map(|node| Some(node.end(&node.live()?))).collect()
     }
 
     pub(crate) fn infos(&self) -> Vec<NodeInfo> {
@@ -321,8 +309,9 @@ impl Nodes {
         self.check_not_a_server(new_id)?;
         self.database.rename_node(id, new_id).await?;
         self.reload(new_id).await?;
-        if let Some(told) = self.on_rename.get() {
-            told(id, new_id);
+        // Before the connections are closed: transfers must not take that for the end of the node.
+        if let Some(transfers) = self.transfers() {
+            transfers.node_renamed(id, new_id);
         }
         self.dismiss(id, CloseReason::NodeRenamed { new_id: new_id.to_owned() }, new_id).await;
         let last_seen = self.find(id).and_then(|node| node.facts().last_seen);
@@ -331,11 +320,6 @@ impl Nodes {
         }
         self.forget_in_memory(id);
         Ok(())
-    }
-
-    /// One listener, for good.
-    pub(crate) fn when_renamed(&self, told: impl Fn(&str, &str) + Send + Sync + 'static) {
-        let _ = self.on_rename.set(Box::new(told));
     }
 
     pub(crate) async fn revoke(&self, id: &str) -> Result<(), DatabaseError> {
@@ -413,10 +397,6 @@ impl Node {
 
     pub(crate) fn live(&self) -> Option<Live> {
         self.live.borrow().clone()
-    }
-
-    fn end(&self, live: &Live) -> End {
-        End::Node { id: self.id.clone(), link: live.link.clone() }
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Option<Live>> {
@@ -537,12 +517,4 @@ pub(crate) fn local_info(registry: &Registry, version: &str) -> Option<NodeInfo>
         tool_capabilities,
         in_flight: 0,
     })
-}
-
-/// Streams between nodes.
-impl Nodes {
-    /// A piece of a stream came over a node's link. The relay knows to whom each stream belongs, and over which link.
-    pub(crate) fn relay(&self, link: &Link, frame: gantry_protocol::StreamFrame) {
-        self.relay.pass(&Port::Link(link.clone()), frame);
-    }
 }

@@ -1,42 +1,18 @@
 //! The bulk connection, a second socket for streams only, so that calls never wait behind bulk data. A
-//! [`StreamSink`] interprets the streams.
+//! [`TransferService`] sends and takes the frames on it.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
-use gantry_protocol::{CloseReason, ErrorCode, NodeHello, StreamFrame, StreamKind, WireError};
+use gantry_protocol::{CloseReason, ErrorCode, NodeHello, RawJson, StreamFrame, StreamKind, WireError};
+use gantry_transfer::{FrameFuture, FrameOut, Gone, TransferRequest, TransferService};
 
 use crate::connection::Dialled;
 
-/// Takes stream frames and answers requests about them.
-pub trait StreamSink: Send + Sync + 'static {
-    /// Must not block.
-    fn take(&self, link: &Link, frame: StreamFrame);
-
-    /// Answers a `transfer.…` request. Its frames go over the second socket, if that is open.
-    fn request(&self, bulk: Option<Link>, request: Request) -> ServeFuture;
-}
-
-/// Aborts every stream with a reason.
-#[derive(Debug, Default)]
-pub struct NoTransfers;
-
-impl StreamSink for NoTransfers {
-    fn take(&self, link: &Link, frame: StreamFrame) {
-        // An abort is never answered with an abort, or two ends would loop forever.
-        if frame.kind() != StreamKind::Abort {
-            link.try_stream(StreamFrame::abort(frame.stream(), "no transfer of this number is known here"));
-        }
-    }
-
-    fn request(&self, _bulk: Option<Link>, request: Request) -> ServeFuture {
-        Box::pin(async move { Err(request.unknown()) })
-    }
-}
-
 /// The bulk connection, once the gateway requests it.
 pub(crate) struct Bulk {
-    sink: Arc<dyn StreamSink>,
+    transfers: Option<Arc<TransferService>>,
     opened: Mutex<Option<Opened>>,
     /// Allows one opening at a time: the gateway keeps one bulk connection per node.
     opening: tokio::sync::Mutex<()>,
@@ -50,13 +26,17 @@ struct Opened {
 }
 
 impl Bulk {
-    pub(crate) fn new(sink: Arc<dyn StreamSink>) -> Bulk {
-        Bulk { sink, opened: Mutex::default(), opening: tokio::sync::Mutex::default() }
+    pub(crate) fn new(transfers: Option<Arc<TransferService>>) -> Bulk {
+        Bulk { transfers, opened: Mutex::default(), opening: tokio::sync::Mutex::default() }
     }
 
-    pub(crate) fn request(&self, request: Request) -> ServeFuture {
+    /// Answers a `transfer.…` request. Its frames go over the bulk connection, if that is open.
+    pub(crate) async fn request(&self, request: Request) -> Result<RawJson, WireError> {
+        let Some(transfers) = &self.transfers else { return Err(request.unknown()) };
         let opened = self.opened().clone().filter(|opened| !opened.link.is_closed());
-        self.sink.request(opened.map(|opened| opened.link), request)
+        let out = opened.map(|opened| Arc::new(BulkOut(opened.link)) as Arc<dyn FrameOut>);
+        let Request { method, params, cancel, .. } = request;
+        transfers.answer(TransferRequest { method, params, cancel, out }).await
     }
 
     fn opened(&self) -> MutexGuard<'_, Option<Opened>> {
@@ -80,7 +60,7 @@ impl Bulk {
         }
         let hello = NodeHello { instance: instance.to_owned(), bulk: true, ..NodeHello::default() };
         let dialled = dial(hello).await.map_err(|reason| WireError::new(ErrorCode::Unavailable, reason))?;
-        let service = Arc::new(BulkService { sink: Arc::clone(&self.sink) });
+        let service = Arc::new(BulkService { transfers: self.transfers.clone() });
         let (link, running) = Link::new(
             dialled.socket,
             service,
@@ -100,7 +80,7 @@ impl Bulk {
 }
 
 struct BulkService {
-    sink: Arc<dyn StreamSink>,
+    transfers: Option<Arc<TransferService>>,
 }
 
 impl Service for BulkService {
@@ -111,6 +91,29 @@ impl Service for BulkService {
     fn event(&self, _link: &Link, _event: Event) {}
 
     fn stream(&self, link: &Link, frame: StreamFrame) {
-        self.sink.take(link, frame);
+        let back = match &self.transfers {
+            Some(transfers) => transfers.take(frame),
+            // An abort is never answered with an abort, or two ends would loop forever.
+            None => (frame.kind() != StreamKind::Abort)
+                .then(|| StreamFrame::abort(frame.stream(), "this node takes part in no transfers")),
+        };
+        if let Some(back) = back {
+            link.try_stream(back);
+        }
+    }
+}
+
+/// Sends the frames of the transfer service over the bulk connection.
+struct BulkOut(Link);
+
+impl FrameOut for BulkOut {
+    fn send(&self, frame: StreamFrame) -> FrameFuture<'_> {
+        Box::pin(async { self.0.stream(frame).await.map_err(|_| Gone) })
+    }
+
+    fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            self.0.closed().await;
+        })
     }
 }

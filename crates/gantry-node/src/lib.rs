@@ -17,16 +17,13 @@ mod run;
 mod service;
 mod state;
 mod token;
-mod transfer;
 mod user_service;
 
 pub use address::{AddressError, check_address};
 pub use backoff::Pace;
-pub use bulk::{NoTransfers, StreamSink};
 pub use home::{HomeError, NodeHome, NodeLock};
 pub use log::{Follow, Level, LogTail, MAX_FILE_BYTES, MAX_FILES, NodeLog, bounded, tail};
 pub use run::{DEFAULT_MAX_CALLS, ExitReason, Node, NodeOptions, Rejoin, run};
 pub use state::{NodeState, Phase};
 pub use token::{Token, TokenError, TokenSource};
-pub use transfer::Transfers;
 pub use user_service::{ServiceError, ServiceManager, UNAUTHORIZED_EXIT, UserService};

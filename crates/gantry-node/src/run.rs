@@ -9,10 +9,11 @@ use gantry_net::{GatewayUrl, Trust};
 use gantry_process::Processes;
 use gantry_protocol::{CloseReason, ErrorCode, check_node_id, method, raw};
 use gantry_tool::Gate;
+use gantry_transfer::TransferService;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Backoff, Pace};
-use crate::bulk::{Bulk, StreamSink};
+use crate::bulk::Bulk;
 use crate::calls::Calls;
 use crate::connection::{ConnectError, Dialled, dial_gateway, hello, tools};
 use crate::ends;
@@ -58,7 +59,8 @@ pub struct Node {
     /// The process engine of its tools. Background processes outlive the node.
     pub processes: Processes,
     pub log: NodeLog,
-    pub streams: Arc<dyn StreamSink>,
+    /// Sends and receives files. Without it the node takes part in no transfers.
+    pub transfers: Option<Arc<TransferService>>,
 }
 
 /// Why a connection ended.
@@ -112,7 +114,7 @@ impl Rejoin {
 
 /// Runs until `stop` fires or the gateway rejects the node's token. `abort` ends the time that calls get to finish.
 pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) -> ExitReason {
-    let Node { home, options, gate, processes, log, streams } = node;
+    let Node { home, options, gate, processes, log, transfers } = node;
     let state =
         StateFile::new(home.clone(), options.gateway.to_string(), options.workspace.display().to_string());
     let service = Arc::new(NodeService {
@@ -120,7 +122,7 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         instance: uuid::Uuid::new_v4().to_string(),
         calls: Calls::new(options.max_calls),
         current: Current::default(),
-        bulk: Bulk::new(streams),
+        bulk: Bulk::new(transfers),
         options,
         gate,
         log: log.clone(),

@@ -1,19 +1,16 @@
-//! This machine's part in file transfers. Opening a source is judged as `Read` is, preparing a destination as `Write`: by
-//! the same rules, under the same names, with the same audit lines. Neither is among the tools anybody can call.
+//! This machine's part in file transfers. The gate decides about a source as about `Read`, and about a destination as
+//! about `Write`: by the same rules, under the same names, with the same audit lines. Callers cannot call these two
+//! tools; only the transfer service does.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use gantry_files::FileError;
 use gantry_protocol::{
-    Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferParts,
-    TransferPrepare, TransferPrepared, WireError,
+    Caller, ErrorCode, SentKind, TransferOpen, TransferOpened, TransferPrepare, TransferPrepared, WireError,
 };
 use gantry_tool::{Approver, Call, Consent, Gate, Registry, Tool, ToolError, ToolScope, Toolset, Touch};
-use gantry_transfer::{
-    BackendFuture, FileBackend, PartFile, SourceFile, TransferBackend, TransferError, TransferService, Wanted,
-};
+use gantry_transfer::{BackendFuture, FileBackend, PathOpener, TransferService, Wanted};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -23,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 use crate::Machine;
 use crate::machine::file_error;
 
-type Ctx = gantry_tool::Ctx<Transfers>;
+type Ctx = gantry_tool::Ctx<MachineFiles>;
 
 const READ: &str = "Read";
 const WRITE: &str = "Write";
 
-/// Where parts of files that come are written down, and for whom they come: each gateway knows only its own.
+/// Where the part files of incoming transfers are recorded, and for which gateway. Each gateway knows only its own.
 #[derive(Debug, Clone)]
 pub struct PartsFolder {
     pub root: PathBuf,
@@ -36,7 +33,8 @@ pub struct PartsFolder {
     pub owner: String,
 }
 
-/// Takes part in transfers for this machine: with the judgement of `gate`, and only in what its tools could do too.
+/// Creates the transfer service of this machine. It opens a path only if `gate` allows it, and only if the machine offers
+/// the tool that would do the same.
 pub fn transfer_service(
     machine: &Arc<Machine>,
     gate: &Gate,
@@ -44,24 +42,26 @@ pub fn transfer_service(
     workspace: PathBuf,
     parts: &PartsFolder,
 ) -> Result<Arc<TransferService>, FileError> {
-    let books = FileBackend::new(machine.part_records(&parts.root, &parts.owner)?);
-    let transfers = Arc::new(Transfers { machine: machine.clone(), books });
+    let backend = Arc::new(FileBackend::new(machine.part_records(&parts.root, &parts.owner)?));
+    let files = Arc::new(MachineFiles { machine: machine.clone(), backend: backend.clone() });
     let named = |tool: Tool| node.into_iter().fold(tool, |tool, node| tool.on_node(node));
     let offered = gate.registry().view(&ToolScope::default());
     let registry = Registry::default();
-    for tool in [named(read(&transfers)), named(write(&transfers))] {
+    for tool in [named(read(&files)), named(write(&files))] {
         if offered.registered(tool.name()) {
             registry.replace(tool);
         }
     }
     let prefix = node.map(|node| format!("{node}__")).unwrap_or_default();
     let (gate, is_gateways_own) = (gate.with_tools(registry), node.is_some());
-    Ok(TransferService::new(Arc::new(GatedBackend { gate, transfers, workspace, prefix, is_gateways_own })))
+    let opener = GatedOpener { gate, workspace, prefix, is_gateways_own };
+    Ok(TransferService::new(Arc::new(opener), backend))
 }
 
-struct Transfers {
+/// The state of the two tools.
+struct MachineFiles {
     machine: Arc<Machine>,
-    books: FileBackend,
+    backend: Arc<FileBackend>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -75,9 +75,9 @@ struct WriteInput {
     transfer: String,
     path: String,
     directory: bool,
-    /// Of a directory that is made.
+    /// The mode of a directory that is created.
     mode: Option<u32>,
-    /// Where the source really is, when it is on this machine.
+    /// The resolved path of the source, if it is on this machine.
     source: Option<PathBuf>,
 }
 
@@ -86,16 +86,16 @@ struct Touched {
     path: String,
 }
 
-fn read(transfers: &Arc<Transfers>) -> Tool {
-    let machine = transfers.machine.clone();
-    Tool::new(READ, Toolset::Node, transfers, open)
+fn read(files: &Arc<MachineFiles>) -> Tool {
+    let machine = files.machine.clone();
+    Tool::new(READ, Toolset::Node, files, open)
         .read_only()
         .touches(move |call, input: Touched| vec![Touch::read(machine.touched_free(call, &input.path))])
 }
 
-fn write(transfers: &Arc<Transfers>) -> Tool {
-    let machine = transfers.machine.clone();
-    Tool::new(WRITE, Toolset::Node, transfers, prepare)
+fn write(files: &Arc<MachineFiles>) -> Tool {
+    let machine = files.machine.clone();
+    Tool::new(WRITE, Toolset::Node, files, prepare)
         .idempotent()
         .touches(move |call, input: Touched| vec![Touch::write(machine.touched_free(call, &input.path))])
 }
@@ -103,9 +103,9 @@ fn write(transfers: &Arc<Transfers>) -> Tool {
 async fn open(ctx: Ctx, input: ReadInput) -> Result<Value, ToolError> {
     blocking(move || {
         let machine = &ctx.state.machine;
-        let beneath = |root: &std::path::Path| machine.beneath(&ctx.call, root);
+        let beneath = |root: &Path| machine.beneath(&ctx.call, root);
         let scope = machine.free(&ctx.call)?;
-        let opened = ctx.state.books.open(&input.transfer, &input.path, scope, &beneath);
+        let opened = ctx.state.backend.open(&input.transfer, &input.path, scope, &beneath);
         Ok(json!(opened.map_err(file_error)?))
     })
     .await
@@ -114,17 +114,17 @@ async fn open(ctx: Ctx, input: ReadInput) -> Result<Value, ToolError> {
 async fn prepare(ctx: Ctx, input: WriteInput) -> Result<Value, ToolError> {
     blocking(move || {
         let machine = &ctx.state.machine;
-        let beneath = |root: &std::path::Path| machine.beneath(&ctx.call, root);
+        let beneath = |root: &Path| machine.beneath(&ctx.call, root);
         if let Some(source) = &input.source {
-            refuse_itself(source, &machine.touched_free(&ctx.call, &input.path))?;
+            reject_self_copy(source, &machine.touched_free(&ctx.call, &input.path))?;
         }
         let kind = if input.directory { SentKind::Directory } else { SentKind::File };
         let scope = machine.free(&ctx.call)?;
-        let books = &ctx.state.books;
         let wanted = Wanted { path: &input.path, kind, mode: input.mode };
-        let prepared = books.prepare(&input.transfer, wanted, scope, &beneath, &ctx.call.cancel);
+        let backend = &ctx.state.backend;
+        let prepared = backend.prepare(&input.transfer, wanted, scope, &beneath, &ctx.call.cancel);
         Ok(json!(prepared.map_err(|err| match &err {
-            // An earlier receiver of the same file has not noticed yet that it is over.
+            // An earlier receiver of the same file has not noticed yet that its connection is lost.
             FileError::Io { source, .. } if source.kind() == std::io::ErrorKind::WouldBlock => {
                 ToolError::unavailable("the file is still being received")
             }
@@ -137,8 +137,8 @@ async fn prepare(ctx: Ctx, input: WriteInput) -> Result<Value, ToolError> {
     .await
 }
 
-/// Asked before anything is made.
-fn refuse_itself(source: &std::path::Path, destination: &std::path::Path) -> Result<(), ToolError> {
+/// Rejects a transfer onto or into its own source, before anything is created.
+fn reject_self_copy(source: &Path, destination: &Path) -> Result<(), ToolError> {
     if destination == source {
         return Err(ToolError::input("source and destination are the same"));
     }
@@ -148,47 +148,51 @@ fn refuse_itself(source: &std::path::Path, destination: &std::path::Path) -> Res
     Ok(())
 }
 
-/// Short file work; it is not worth calling off.
+/// Runs short file work, which is not cancelled.
 async fn blocking(
     work: impl FnOnce() -> Result<Value, ToolError> + Send + 'static,
 ) -> Result<Value, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|err| Err(ToolError::internal(format!("file work did not end well: {err}"))))
+    done.unwrap_or_else(|err| Err(ToolError::internal(format!("a file task failed: {err}"))))
 }
 
-/// The books of this machine's files, behind its gate.
-struct GatedBackend {
+/// Opens paths of this machine through its gate.
+struct GatedOpener {
     gate: Gate,
-    transfers: Arc<Transfers>,
     workspace: PathBuf,
-    /// `{node}__`, where tools have that before their names.
+    /// `{node}__` where tool names begin with the node, otherwise empty.
     prefix: String,
-    /// Whose gate has asked has asked for this machine too. What another one's operator allowed is not allowed here.
+    /// Whether this is the gateway's own machine. Its operator has already answered the gateway's questions. An approval
+    /// by another machine's operator does not count here.
     is_gateways_own: bool,
 }
 
-/// Who wants it.
-struct Asking {
-    caller: Caller,
-    approved: Vec<String>,
-    cancel: CancellationToken,
+impl PathOpener for GatedOpener {
+    fn open(&self, request: TransferOpen, cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
+        let input = json!({"transfer": request.transfer, "path": request.path});
+        Box::pin(self.call(READ, request.caller, request.approved, cancel, input))
+    }
+
+    fn prepare(
+        &self,
+        request: TransferPrepare,
+        cancel: CancellationToken,
+    ) -> BackendFuture<'_, TransferPrepared> {
+        let directory = request.kind == SentKind::Directory;
+        let input = json!({"transfer": request.transfer, "path": request.path, "directory": directory,
+            "mode": request.mode, "source": request.source});
+        Box::pin(self.call(WRITE, request.caller, request.approved, cancel, input))
+    }
 }
 
-/// Says yes to what somebody has said yes to: the same rule, of the same transfer.
-fn already_approved(approved: Vec<String>) -> Approver {
-    Approver::new(move |approval| {
-        std::future::ready(match approved.contains(&approval.rule) {
-            true => Consent::Allowed,
-            false => Consent::Denied("nobody was asked about it".into()),
-        })
-    })
-}
-
-impl GatedBackend {
-    async fn judged<T: DeserializeOwned>(
+impl GatedOpener {
+    /// Calls [`open`] or [`prepare`] through the gate, as the caller of the transfer.
+    async fn call<T: DeserializeOwned>(
         &self,
         name: &str,
-        Asking { caller, approved, cancel }: Asking,
+        caller: Caller,
+        approved: Vec<String>,
+        cancel: CancellationToken,
         input: Value,
     ) -> Result<T, WireError> {
         let mut call = Call::on_behalf(&caller, self.workspace.clone())?;
@@ -213,54 +217,12 @@ impl GatedBackend {
     }
 }
 
-impl TransferBackend for GatedBackend {
-    fn open(&self, ask: TransferOpen, cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
-        let input = json!({"transfer": ask.transfer, "path": ask.path});
-        let asking = Asking { caller: ask.caller, approved: ask.approved, cancel };
-        Box::pin(self.judged(READ, asking, input))
-    }
-
-    fn prepare(
-        &self,
-        ask: TransferPrepare,
-        cancel: CancellationToken,
-    ) -> BackendFuture<'_, TransferPrepared> {
-        let directory = ask.kind == SentKind::Directory;
-        let input = json!({"transfer": ask.transfer, "path": ask.path, "directory": directory,
-            "mode": ask.mode, "source": ask.source});
-        let asking = Asking { caller: ask.caller, approved: ask.approved, cancel };
-        Box::pin(self.judged(WRITE, asking, input))
-    }
-
-    fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
-        self.transfers.books.page(transfer)
-    }
-
-    fn source_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn SourceFile>, TransferError> {
-        self.transfers.books.source_file(transfer, entry)
-    }
-
-    fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError> {
-        self.transfers.books.part_file(transfer, entry)
-    }
-
-    fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
-        self.transfers.books.make(ask)
-    }
-
-    fn finish(&self, transfer: &str) -> Result<(), TransferError> {
-        self.transfers.books.finish(transfer)
-    }
-
-    fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
-        self.transfers.books.abandon(transfer)
-    }
-
-    fn parts(&self) -> Result<TransferParts, TransferError> {
-        self.transfers.books.parts()
-    }
-
-    fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
-        self.transfers.books.sweep(older_than)
-    }
+/// Allows what was already approved for the same transfer, by the name of the rule.
+fn already_approved(approved: Vec<String>) -> Approver {
+    Approver::new(move |approval| {
+        std::future::ready(match approved.contains(&approval.rule) {
+            true => Consent::Allowed,
+            false => Consent::Denied("nobody was asked about it".into()),
+        })
+    })
 }

@@ -1,4 +1,5 @@
-//! [`TransferBackend`] is the storage behind a transfer service: sources, part files and directory trees.
+//! The storage behind a transfer service. [`PathOpener`] decides whether a path may be used and opens it;
+//! [`TransferBackend`] then reads and writes below it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,16 +15,22 @@ use crate::error::TransferError;
 
 pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, WireError>> + Send + 'a>>;
 
-/// The storage of the transfers that one service takes part in. All methods except `open` and `prepare` may
-/// block and are called on a blocking thread.
-pub trait TransferBackend: Send + Sync + 'static {
+/// Opens the paths of a transfer, if the caller may use them. The backend of the same service then works on
+/// what was opened.
+pub trait PathOpener: Send + Sync + 'static {
     /// Opens a source, if the caller may read it.
-    fn open(&self, ask: TransferOpen, cancel: CancellationToken) -> BackendFuture<'_, TransferOpened>;
+    fn open(&self, request: TransferOpen, cancel: CancellationToken) -> BackendFuture<'_, TransferOpened>;
 
     /// Prepares a destination, if the caller may write it.
-    fn prepare(&self, ask: TransferPrepare, cancel: CancellationToken)
-    -> BackendFuture<'_, TransferPrepared>;
+    fn prepare(
+        &self,
+        request: TransferPrepare,
+        cancel: CancellationToken,
+    ) -> BackendFuture<'_, TransferPrepared>;
+}
 
+/// The open sources and destinations of one service. All methods may block and are called on a blocking thread.
+pub trait TransferBackend: Send + Sync + 'static {
     /// Returns the next entries of an opened directory.
     fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError>;
 
@@ -33,7 +40,7 @@ pub trait TransferBackend: Send + Sync + 'static {
     fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError>;
 
     /// Creates a directory or a link below a prepared directory.
-    fn make(&self, ask: &TransferMake) -> Result<(), TransferError>;
+    fn make(&self, request: &TransferMake) -> Result<(), TransferError>;
 
     /// Ends a transfer after all entries that were not skipped are complete: applies delayed modes, removes
     /// part files of skipped entries, and forgets the transfer.

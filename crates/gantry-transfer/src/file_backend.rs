@@ -14,7 +14,7 @@ use gantry_protocol::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{PartFile, SourceFile, check_entry};
+use crate::backend::{PartFile, SourceFile, TransferBackend, check_entry};
 use crate::error::TransferError;
 
 /// How many transfers may be open in each direction. The oldest is dropped when there are more.
@@ -185,65 +185,6 @@ impl FileBackend {
         late_modes.iter().filter(|(entry, _)| entry == ".").cloned().collect()
     }
 
-    pub fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
-        let source = find(&self.sources, transfer)?;
-        let OpenSource::Directory { manifest, .. } = &*source else {
-            return Err(TransferError::Violation("a file has no entries".into()));
-        };
-        let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut page = ManifestPage::default();
-        while page.entries.len() < PAGE_ENTRIES {
-            let Some(entry) = manifest.next().transpose()? else {
-                page.last = true;
-                break;
-            };
-            let kind = match entry.kind {
-                // `holds` checks the name first; few files have the name of a part file.
-                ManifestKind::File if self.records.holds(&manifest.root().join(&entry.path))? => {
-                    WireEntryKind::Skipped { reason: "it is a part file of a running transfer".into() }
-                }
-                ManifestKind::File => WireEntryKind::File { size: entry.size, mode: entry.mode },
-                ManifestKind::Directory => WireEntryKind::Directory { mode: entry.mode },
-                ManifestKind::Symlink { target } => WireEntryKind::Link { target },
-                ManifestKind::Skipped { reason } => WireEntryKind::Skipped { reason },
-            };
-            page.entries.push(WireEntry { path: entry.path, kind });
-        }
-        Ok(page)
-    }
-
-    pub fn source_file(
-        &self,
-        transfer: &str,
-        entry: Option<&str>,
-    ) -> Result<Box<dyn SourceFile>, TransferError> {
-        let source = find(&self.sources, transfer)?;
-        match (&*source, entry) {
-            (OpenSource::File { scope, path, version: opened }, None) => {
-                let source = scope.open_source(path)?;
-                if version(&source.meta()) != *opened {
-                    return Err(TransferError::Changed(path.display().to_string()));
-                }
-                Ok(Box::new(source))
-            }
-            (OpenSource::Directory { scope, .. }, Some(entry)) => {
-                Ok(Box::new(scope.open_source(check_entry(entry)?)?))
-            }
-            _ => Err(wrong_kind()),
-        }
-    }
-
-    pub fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError> {
-        let destination = find(&self.destinations, transfer)?;
-        let (scope, path) = match (&*destination, entry) {
-            (Destination::File { scope, path }, None) => (scope, path.as_path()),
-            (Destination::Directory { scope, .. }, Some(name)) => (scope, Path::new(check_entry(name)?)),
-            _ => return Err(wrong_kind()),
-        };
-        let is_wanted = || find(&self.destinations, transfer).is_ok();
-        Ok(Box::new(self.open_part(scope, path, transfer, entry, &is_wanted)?))
-    }
-
     /// Opens a part file, or records and creates it. `is_wanted` is called under the lock, so that the transfer
     /// cannot be abandoned between the check and the creation.
     fn open_part(
@@ -295,14 +236,71 @@ impl FileBackend {
         locks.push((transfer.to_owned(), part_lock.clone()));
         part_lock
     }
+}
 
-    pub fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
-        let destination = find(&self.destinations, &ask.transfer)?;
+impl TransferBackend for FileBackend {
+    fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
+        let source = find(&self.sources, transfer)?;
+        let OpenSource::Directory { manifest, .. } = &*source else {
+            return Err(TransferError::Violation("a file has no entries".into()));
+        };
+        let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = ManifestPage::default();
+        while page.entries.len() < PAGE_ENTRIES {
+            let Some(entry) = manifest.next().transpose()? else {
+                page.last = true;
+                break;
+            };
+            let kind = match entry.kind {
+                // `holds` checks the name first; few files have the name of a part file.
+                ManifestKind::File if self.records.holds(&manifest.root().join(&entry.path))? => {
+                    WireEntryKind::Skipped { reason: "it is a part file of a running transfer".into() }
+                }
+                ManifestKind::File => WireEntryKind::File { size: entry.size, mode: entry.mode },
+                ManifestKind::Directory => WireEntryKind::Directory { mode: entry.mode },
+                ManifestKind::Symlink { target } => WireEntryKind::Link { target },
+                ManifestKind::Skipped { reason } => WireEntryKind::Skipped { reason },
+            };
+            page.entries.push(WireEntry { path: entry.path, kind });
+        }
+        Ok(page)
+    }
+
+    fn source_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn SourceFile>, TransferError> {
+        let source = find(&self.sources, transfer)?;
+        match (&*source, entry) {
+            (OpenSource::File { scope, path, version: opened }, None) => {
+                let source = scope.open_source(path)?;
+                if version(&source.meta()) != *opened {
+                    return Err(TransferError::Changed(path.display().to_string()));
+                }
+                Ok(Box::new(source))
+            }
+            (OpenSource::Directory { scope, .. }, Some(entry)) => {
+                Ok(Box::new(scope.open_source(check_entry(entry)?)?))
+            }
+            _ => Err(wrong_kind()),
+        }
+    }
+
+    fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError> {
+        let destination = find(&self.destinations, transfer)?;
+        let (scope, path) = match (&*destination, entry) {
+            (Destination::File { scope, path }, None) => (scope, path.as_path()),
+            (Destination::Directory { scope, .. }, Some(name)) => (scope, Path::new(check_entry(name)?)),
+            _ => return Err(wrong_kind()),
+        };
+        let is_wanted = || find(&self.destinations, transfer).is_ok();
+        Ok(Box::new(self.open_part(scope, path, transfer, entry, &is_wanted)?))
+    }
+
+    fn make(&self, request: &TransferMake) -> Result<(), TransferError> {
+        let destination = find(&self.destinations, &request.transfer)?;
         let Destination::Directory { scope, root, late_modes } = &*destination else {
             return Err(wrong_kind());
         };
-        let entry = check_entry(&ask.entry)?;
-        if let Some(target) = &ask.target {
+        let entry = check_entry(&request.entry)?;
+        if let Some(target) = &request.target {
             return Ok(scope.make_link(root, entry, target)?);
         }
         scope.make_dirs(entry).map_err(|err| match err {
@@ -310,7 +308,7 @@ impl FileBackend {
             FileError::Outside { path } => FileError::NotADirectory { path },
             other => other,
         })?;
-        let mode = ask.mode.unwrap_or(0o755);
+        let mode = request.mode.unwrap_or(0o755);
         match mode & OWN_WRITE == OWN_WRITE {
             true => Ok(scope.set_directory_mode(entry, mode)?),
             false => {
@@ -322,7 +320,7 @@ impl FileBackend {
         }
     }
 
-    pub fn finish(&self, transfer: &str) -> Result<(), TransferError> {
+    fn finish(&self, transfer: &str) -> Result<(), TransferError> {
         let part_lock = self.part_lock(transfer);
         let _held = hold(&part_lock);
         forget(&self.sources, transfer);
@@ -334,7 +332,7 @@ impl FileBackend {
     }
 
     /// Removes the part files, also of a transfer of an earlier process: the records list them.
-    pub fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
+    fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
         let part_lock = self.part_lock(transfer);
         let _held = hold(&part_lock);
         forget(&self.sources, transfer);
@@ -345,14 +343,14 @@ impl FileBackend {
         Ok(removed?)
     }
 
-    pub fn parts(&self) -> Result<TransferParts, TransferError> {
+    fn parts(&self) -> Result<TransferParts, TransferError> {
         let mut transfers = self.records.transfers(MAX_LISTED + 1)?;
         let more = transfers.len() > MAX_LISTED;
         transfers.truncate(MAX_LISTED);
         Ok(TransferParts { transfers, more })
     }
 
-    pub fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
+    fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
         Ok(self.records.sweep(older_than)?)
     }
 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::TransferBackend;
+use crate::backend::{PathOpener, TransferBackend};
 use crate::credit::Credit;
 use crate::error::TransferError;
 use crate::receiving::{self, HashedPart};
@@ -27,7 +27,7 @@ const PARTS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 const SWEEP_PAUSE: Duration = Duration::from_secs(3600);
 
 /// A request of a transfer.
-pub struct Ask {
+pub struct TransferRequest {
     pub method: String,
     pub params: RawJson,
     /// Fires when the caller no longer waits for the answer.
@@ -38,14 +38,31 @@ pub struct Ask {
 
 /// One endpoint of transfers: a machine's files, or the object store.
 pub struct TransferService {
+    opener: Arc<dyn PathOpener>,
     backend: Arc<dyn TransferBackend>,
     streams: Streams,
+    /// Part files that were hashed for `transfer.have`, by transfer and entry, until their stream opens.
     ready: Mutex<HashMap<(String, Option<String>), HashedPart>>,
+    #[cfg(feature = "testing")]
+    tampering: std::sync::OnceLock<crate::testing::Tamper>,
 }
 
 impl TransferService {
-    pub fn new(backend: Arc<dyn TransferBackend>) -> Arc<TransferService> {
-        Arc::new(TransferService { backend, streams: Streams::default(), ready: Mutex::default() })
+    pub fn new(opener: Arc<dyn PathOpener>, backend: Arc<dyn TransferBackend>) -> Arc<TransferService> {
+        Arc::new(TransferService {
+            opener,
+            backend,
+            streams: Streams::default(),
+            ready: Mutex::default(),
+            #[cfg(feature = "testing")]
+            tampering: std::sync::OnceLock::new(),
+        })
+    }
+
+    /// Makes this service dishonest: `tamper` decides what it does with each request. Only the first call counts.
+    #[cfg(feature = "testing")]
+    pub fn tamper_with(&self, tamper: crate::testing::Tamper) {
+        let _ = self.tampering.set(tamper);
     }
 
     /// Takes a stream frame without blocking. A returned frame goes back to the sender.
@@ -54,60 +71,68 @@ impl TransferService {
     }
 
     /// Answers a request. `transfer.send` and `transfer.receive` return when the stream ends.
-    pub async fn answer(&self, ask: Ask) -> Result<RawJson, WireError> {
-        match ask.method.as_str() {
-            method::TRANSFER_OPEN => Ok(raw(&self.backend.open(parse(&ask)?, ask.cancel.clone()).await?)),
+    pub async fn answer(&self, request: TransferRequest) -> Result<RawJson, WireError> {
+        #[cfg(feature = "testing")]
+        let conduct = match self.tampering.get() {
+            Some(tamper) => tamper(&request).before_answer().await,
+            None => crate::testing::Conduct::Honest,
+        };
+        let answer = match request.method.as_str() {
+            method::TRANSFER_OPEN => raw(&self.opener.open(parse(&request)?, request.cancel.clone()).await?),
             method::TRANSFER_PREPARE => {
-                let prepare: TransferPrepare = parse(&ask)?;
+                let prepare: TransferPrepare = parse(&request)?;
                 // Part files that are still open from an earlier attempt would block the next one.
                 self.ready().retain(|(of, _), _| *of != prepare.transfer);
-                Ok(raw(&self.backend.prepare(prepare, ask.cancel.clone()).await?))
+                raw(&self.opener.prepare(prepare, request.cancel.clone()).await?)
             }
             method::TRANSFER_MANIFEST => {
-                let TransferManifest { transfer } = parse(&ask)?;
+                let TransferManifest { transfer } = parse(&request)?;
                 let page = self.blocking(move |backend| backend.page(&transfer)).await;
-                Ok(raw(&page.map_err(|err| err.to_wire())?))
+                raw(&page.map_err(|err| err.to_wire())?)
             }
             method::TRANSFER_MAKE => {
-                let make: TransferMake = parse(&ask)?;
+                let make: TransferMake = parse(&request)?;
                 self.blocking(move |backend| backend.make(&make)).await.map_err(|err| err.to_wire())?;
-                Ok(raw(&serde_json::Map::new()))
+                raw(&serde_json::Map::new())
             }
             method::TRANSFER_HAVE => {
-                let has = self.have(parse(&ask)?, &ask.cancel).await;
-                Ok(raw(&has.map_err(|err| err.to_wire())?))
+                let has = self.have(parse(&request)?, &request.cancel).await;
+                raw(&has.map_err(|err| err.to_wire())?)
             }
             method::TRANSFER_SEND => {
-                let order = parse(&ask)?;
-                let sent = self.send(order, frame_out(&ask)?, &ask.cancel).await;
-                Ok(raw(&sent.map_err(|err| err.to_wire())?))
+                let order = parse(&request)?;
+                let sent = self.send(order, frame_out(&request)?, &request.cancel).await;
+                raw(&sent.map_err(|err| err.to_wire())?)
             }
             method::TRANSFER_RECEIVE => {
-                let order = parse(&ask)?;
-                let received = self.receive(order, frame_out(&ask)?, &ask.cancel).await;
-                Ok(raw(&received.map_err(|err| err.to_wire())?))
+                let order = parse(&request)?;
+                let received = self.receive(order, frame_out(&request)?, &request.cancel).await;
+                raw(&received.map_err(|err| err.to_wire())?)
             }
             method::TRANSFER_FINISH | method::TRANSFER_ABANDON => {
                 // Only endpoints that keep no records of their part files need the entries.
-                let TransferOver { transfer, entries: _ } = parse(&ask)?;
+                let TransferOver { transfer, entries: _ } = parse(&request)?;
                 self.ready().retain(|(of, _), _| *of != transfer);
-                let finish = ask.method == method::TRANSFER_FINISH;
+                let finish = request.method == method::TRANSFER_FINISH;
                 let over = self.blocking(move |backend| match finish {
                     true => backend.finish(&transfer),
                     false => backend.abandon(&transfer),
                 });
                 over.await.map_err(|err| err.to_wire())?;
-                Ok(raw(&serde_json::Map::new()))
+                raw(&serde_json::Map::new())
             }
             method::TRANSFER_PARTS => {
                 let parts = self.blocking(|backend| backend.parts()).await;
-                Ok(raw(&parts.map_err(|err| err.to_wire())?))
+                raw(&parts.map_err(|err| err.to_wire())?)
             }
             other => {
                 let shown: String = other.chars().take(40).collect();
-                Err(WireError::new(ErrorCode::UnknownMethod, format!("there is no method \"{shown}\"")))
+                return Err(WireError::new(ErrorCode::UnknownMethod, format!("unknown method \"{shown}\"")));
             }
-        }
+        };
+        #[cfg(feature = "testing")]
+        let answer = conduct.change(answer);
+        Ok(answer)
     }
 
     /// Removes all part files, because no transfer will be resumed.
@@ -141,10 +166,10 @@ impl TransferService {
 
     async fn have(
         &self,
-        ask: TransferHave,
+        request: TransferHave,
         cancel: &CancellationToken,
     ) -> Result<TransferHas, TransferError> {
-        let key = (ask.transfer, ask.entry);
+        let key = (request.transfer, request.entry);
         // Only one handle per part file may exist.
         self.ready().remove(&key);
         let (transfer, entry) = key.clone();
@@ -250,15 +275,16 @@ fn joined<T>(joined: Result<Result<T, TransferError>, tokio::task::JoinError>) -
     })
 }
 
-fn parse<T: DeserializeOwned>(ask: &Ask) -> Result<T, WireError> {
-    serde_json::from_str(ask.params.get()).map_err(|err| {
-        let message = format!("the parameters of {} are not valid: {err}", ask.method);
+fn parse<T: DeserializeOwned>(request: &TransferRequest) -> Result<T, WireError> {
+    serde_json::from_str(request.params.get()).map_err(|err| {
+        let message = format!("the parameters of {} are not valid: {err}", request.method);
         WireError::new(ErrorCode::BadParams, message)
     })
 }
 
-fn frame_out(ask: &Ask) -> Result<Arc<dyn FrameOut>, WireError> {
-    ask.out
+fn frame_out(request: &TransferRequest) -> Result<Arc<dyn FrameOut>, WireError> {
+    request
+        .out
         .clone()
         .ok_or_else(|| WireError::new(ErrorCode::Unavailable, "the connection for streams is not open"))
 }

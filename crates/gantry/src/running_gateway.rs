@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use gantry_agent::{AgentModels, AgentsDomain};
 use gantry_domain::Domain;
 use gantry_gateway::{
-    Agent, Certificate, Gateway, GatewayParts, Hosts, IDLE_LIMIT, Maintenance, Nodes, PemFile,
-    ProtectedResource, Serving, TlsFiles, Transfers, TransfersDomain, TransfersParts, serve,
+    Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, ProtectedResource,
+    Serving, TlsFiles, serve,
 };
 use gantry_mcp::client::McpServersDomain;
 use gantry_net::GatewayUrl;
@@ -20,6 +20,7 @@ use gantry_protocol::GatewayStatus;
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Memories, Running};
 use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
 use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, node_tools, process_end, transfer_service};
+use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
 
 use crate::agent_sessions::{SessionsOf, sessions, zone};
 use crate::config::{AgentConfig, Config, GatewayConfig};
@@ -125,16 +126,17 @@ impl RunningGateway {
             max_mcp_result_chars: config.mcp.max_tool_result_chars,
         }));
         let parts = PartsFolder { root: data.parts(), owner: LOCAL_NODE.to_owned() };
-        let desk = || transfer_service(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts);
+        let local_files = || transfer_service(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts);
         let transfers = Transfers::new(TransfersParts {
             nodes: nodes.clone(),
             gate: gate.clone(),
             database: database.clone(),
             objects: native.objects().clone(),
             data: data.clone(),
-            local: (local == LocalNode::Included).then(desk).transpose()?,
+            local: (local == LocalNode::Included).then(local_files).transpose()?,
             idle_limit: IDLE_LIMIT,
         });
+        nodes.set_transfers(&transfers);
         let configured = Arc::new(ConfiguredModels::new(environment, &config));
         let setup = models::setup(environment, &config)?;
         let models = Arc::new(AgentModels::new(configured.clone(), setup, database.clone(), zone(&config)?));

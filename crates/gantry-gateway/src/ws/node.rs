@@ -7,7 +7,7 @@ use std::time::Duration;
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
     CallProgress, CloseReason, Empty, ErrorCode, NodeHello, NodeTools, ProcessEnd, ProcessEndTaken, RawJson,
-    StreamFrame, WireError, event, method, raw,
+    StreamFrame, StreamKind, WireError, event, method, raw,
 };
 use gantry_store::{DatabaseError, TokenCheck};
 
@@ -137,7 +137,14 @@ impl Service for NodeLink {
     }
 
     fn stream(&self, link: &Link, frame: StreamFrame) {
-        self.gateway.nodes.relay(link, frame);
+        match self.gateway.nodes.transfers() {
+            Some(transfers) => transfers.relay_frame(link, frame),
+            // An abort is never answered with an abort, or both ends would loop forever.
+            None if frame.kind() == StreamKind::Abort => {}
+            None => {
+                link.try_stream(StreamFrame::abort(frame.stream(), "this gateway has no transfers"));
+            }
+        }
     }
 }
 

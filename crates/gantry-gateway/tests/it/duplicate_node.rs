@@ -19,9 +19,9 @@ async fn the_newest_process_has_the_place_and_the_older_one_waits_for_it() {
         tokio::time::sleep(LOOK_PAUSE).await;
         assert_eq!(phase(&fleet, "newer"), Phase::Connected, "it keeps the place");
     }
-    let told = fleet.state("a", "a").unwrap().last_error.unwrap();
-    assert!(told.contains("a newer process"), "{told}");
-    // Who has the place after a cut is whoever comes last; there is no fight about it.
+    let error = fleet.state("a", "a").unwrap().last_error.unwrap();
+    assert!(error.contains("a newer process"), "{error}");
+    // After a cut the process that connects last is served, and the other one waits.
     fleet.wire.cut();
     let connected = |fleet: &Fleet| {
         let processes = ["a", "newer"].into_iter();

@@ -1,4 +1,4 @@
-//! The world of these tests: one gateway, nodes that reach it through a wire that can be cut.
+//! The test bench: one gateway, and nodes that reach it through a wire that can be cut.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,13 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_files::{Files, FilesOptions};
-use gantry_gateway::{
-    Gateway, GatewayNodes, GatewayParts, Hosts, Nodes, Serving, Transfers, TransfersParts, serve,
-};
+use gantry_gateway::{Gateway, GatewayParts, Hosts, Nodes, Serving, serve};
 use gantry_net::{GatewayUrl, Trust};
-use gantry_node::{
-    Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Phase, StreamSink, Token, TokenSource,
-};
+use gantry_node::{Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Phase, Token, TokenSource};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{DataDir, Database, KeptResults, Objects};
 use gantry_tool::testing::MemoryAudit;
@@ -24,6 +20,8 @@ use gantry_toolsets::{
     Endpoint, LOCAL_NODE, Machine, MachineParts, NodeServices, PartsFolder, ShellSettings, Transferred,
     node_tools, transfer_service,
 };
+use gantry_transfer::TransferService;
+use gantry_transfers::{Transfers, TransfersDomain, TransfersParts};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +34,7 @@ pub(crate) struct Fleet {
     pub(crate) objects: Objects,
     pub(crate) database: Database,
     pub(crate) transfers: Arc<Transfers>,
-    gateway: Arc<Gateway>,
+    pub(crate) gateway: Arc<Gateway>,
     nodes: Arc<Nodes>,
     tokens: BTreeMap<&'static str, String>,
     serving: tokio::sync::Mutex<Option<Serving>>,
@@ -46,7 +44,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// A gateway and these nodes, connected.
+    /// Starts a gateway and connects these nodes.
     pub(crate) async fn start(names: &[&str]) -> Fleet {
         Fleet::start_with(names, Duration::from_secs(60)).await
     }
@@ -55,7 +53,7 @@ impl Fleet {
         Fleet::start_ruled(names, idle_limit, Vec::new()).await
     }
 
-    /// A gateway with rules, of which its nodes know nothing.
+    /// Starts a gateway with rules that its nodes do not have.
     pub(crate) async fn start_ruled(names: &[&str], idle_limit: Duration, rules: Vec<Rule>) -> Fleet {
         let folder = tempfile::tempdir().unwrap();
         let wire = Wire::start().await;
@@ -66,7 +64,7 @@ impl Fleet {
         fleet
     }
 
-    /// A gateway whose workspaces are in a bucket, and no nodes.
+    /// Starts a gateway with its storage in a bucket, and no nodes.
     pub(crate) async fn start_on(objects: Objects) -> Fleet {
         let folder = tempfile::tempdir().unwrap();
         Fleet::gateway(folder, Wire::start().await, Duration::from_secs(60), Vec::new(), Some(objects)).await
@@ -84,7 +82,7 @@ impl Fleet {
         let database = Database::open(&data).await.unwrap();
         let mut tokens = BTreeMap::new();
         for name in KNOWN {
-            // Known from before when the gateway is started again.
+            // A restarted gateway knows the nodes already.
             if let Ok(token) = database.add_node(name, &[], 1).await {
                 tokens.insert(name, token.expose().to_owned());
             }
@@ -110,6 +108,7 @@ impl Fleet {
             ),
             idle_limit,
         });
+        nodes.set_transfers(&transfers);
         let gateway = Gateway::new(GatewayParts {
             status: None,
             public_url: None,
@@ -131,7 +130,7 @@ impl Fleet {
             serve(gateway.clone(), "127.0.0.1:0".parse().unwrap(), None, gantry_gateway::MAX_CONNECTIONS)
                 .await
                 .unwrap();
-        wire.lead_to(serving.address);
+        wire.connect_to(serving.address);
         let serving = tokio::sync::Mutex::new(Some(serving));
         Fleet {
             folder,
@@ -149,25 +148,18 @@ impl Fleet {
         }
     }
 
-    /// Goes on with what is not finished, as a gateway that was started anew.
+    /// Resumes unfinished transfers, as a gateway does when it starts.
     pub(crate) async fn resume(&self) -> Result<usize, gantry_store::DatabaseError> {
-        let unfinished = self.transfers.unfinished().await?;
-        let gateway = self.gateway.clone();
-        unfinished
-            .resume(&move |token| {
-                let gateway = gateway.clone();
-                Box::pin(async move { gateway.ending_of_token(token).await })
-            })
-            .await
+        self.transfers.unfinished().await?.resume(&*self.gateway).await
     }
 
-    /// Stops the gateway in order.
+    /// Stops the gateway gracefully.
     pub(crate) async fn stop_serving(&self) {
         let serving = self.serving.lock().await.take().unwrap();
         serving.stop(Duration::from_secs(5)).await;
     }
 
-    /// Starts a gateway anew on the data of one that was stopped.
+    /// Starts a gateway on the data of a stopped one.
     pub(crate) async fn restart_gateway(mut self) -> Fleet {
         let rules = std::mem::take(&mut self.rules);
         self.database.close().await;
@@ -177,43 +169,39 @@ impl Fleet {
         Fleet { members, ..fleet }
     }
 
-    /// Gives a node another name; its token goes with it.
+    /// Renames a node. It keeps its token.
     pub(crate) async fn rename(&mut self, name: &str, new_name: &'static str) {
         self.nodes.rename(name, new_name).await.unwrap();
         let token = self.tokens.remove(name).unwrap();
         self.tokens.insert(new_name, token);
     }
 
-    /// A node that may join, and does; with these tools only, if any are named.
+    /// Connects a node, with only these tools if any are named.
     pub(crate) async fn add_node(&mut self, name: &str, tools: Option<&[&str]>) {
         self.start_process(name, name, tools).await;
     }
 
-    /// One more process for a node, with a data directory of its own; its end.
+    /// Starts another process of a node with its own data directory. Returns the token that stops it.
     pub(crate) async fn start_process(
         &mut self,
         name: &str,
         process: &str,
         tools: Option<&[&str]>,
     ) -> CancellationToken {
-        self.start_with_streams(name, process, tools, |streams| streams).await
+        self.start_changed(name, process, tools, |_| {}).await
     }
 
-    /// A node whose answers in transfers go through `meddle`.
-    pub(crate) async fn add_hostile(
-        &mut self,
-        name: &str,
-        meddle: impl FnOnce(Arc<dyn StreamSink>) -> Arc<dyn StreamSink>,
-    ) {
-        self.start_with_streams(name, name, None, meddle).await;
+    /// Adds a node whose transfer service `change` makes dishonest.
+    pub(crate) async fn add_hostile(&mut self, name: &str, change: impl FnOnce(&TransferService)) {
+        self.start_changed(name, name, None, change).await;
     }
 
-    async fn start_with_streams(
+    async fn start_changed(
         &mut self,
         name: &str,
         process: &str,
         tools: Option<&[&str]>,
-        meddle: impl FnOnce(Arc<dyn StreamSink>) -> Arc<dyn StreamSink>,
+        change: impl FnOnce(&TransferService),
     ) -> CancellationToken {
         let token = self.tokens[name].clone();
         let workspace = folder_of(&self.folder, name);
@@ -226,7 +214,8 @@ impl Fleet {
         }
         let data = self.folder.path().join(format!("{process}-data"));
         let gate = gate(registry, Vec::new(), vec![data.clone()]);
-        let desk = transfer_service(&machine, &gate, None, workspace.clone(), &parts(&data)).unwrap();
+        let transfers = transfer_service(&machine, &gate, None, workspace.clone(), &parts(&data)).unwrap();
+        change(&transfers);
         let home = NodeHome::new(&data, name).unwrap();
         std::fs::create_dir_all(home.logs()).unwrap();
         let log = NodeLog::open(&home.logs(), name).unwrap();
@@ -243,9 +232,8 @@ impl Fleet {
             max_calls: 16,
             pace,
         };
-        let streams = meddle(Arc::new(gantry_node::Transfers(desk)));
         let (gate, processes) = (Arc::new(gate), processes(&data));
-        let node = Node { home, options, gate, processes, log, streams };
+        let node = Node { home, options, gate, processes, log, transfers: Some(transfers) };
         let stop = CancellationToken::new();
         tokio::spawn(gantry_node::run(node, stop.clone(), CancellationToken::new()));
         self.members.0.push(stop.clone());
@@ -253,7 +241,7 @@ impl Fleet {
         stop
     }
 
-    /// Until a node is connected.
+    /// Waits until a node is connected.
     pub(crate) async fn wait_for(&self, name: &str) {
         self.wait_for_process(name, name).await;
     }
@@ -265,15 +253,15 @@ impl Fleet {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("the node {name} does not come");
+        panic!("the node {name} does not connect");
     }
 
-    /// What a process of a node says of itself.
+    /// Reads the state file of a process of a node.
     pub(crate) fn state(&self, name: &str, process: &str) -> Option<NodeState> {
         NodeState::read(&NodeHome::new(&self.folder.path().join(format!("{process}-data")), name).unwrap())
     }
 
-    /// A place in the workspace of a node.
+    /// Returns a path in the workspace of a node.
     pub(crate) fn at(&self, node: &str, path: &str) -> PathBuf {
         self.folder.path().join(node).join(path)
     }
@@ -285,7 +273,7 @@ impl Fleet {
         path
     }
 
-    /// All bits of a mode.
+    /// Returns the mode of a file, with special bits.
     pub(crate) fn mode(&self, node: &str, path: &str) -> u32 {
         use std::os::unix::fs::PermissionsExt;
         std::fs::metadata(self.at(node, path)).unwrap().permissions().mode() & 0o7777
@@ -306,16 +294,16 @@ impl Fleet {
         destination: &str,
     ) -> Result<Transferred, ToolError> {
         let (source, destination) = (Endpoint::parse(source).unwrap(), Endpoint::parse(destination).unwrap());
-        GatewayNodes(self.transfers.clone()).transfer(Arc::new(call), source, destination).await
+        TransfersDomain(self.transfers.clone()).transfer(Arc::new(call), source, destination).await
     }
 
-    /// What the gateway holds of files on their way into storage.
+    /// Lists the staged files of the gateway.
     pub(crate) fn staged(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path().join("gateway/staging")).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// Names of everything below a node's workspace, parts of transfers included.
+    /// Lists everything below a node's workspace, with part files.
     pub(crate) fn names(&self, node: &str) -> Vec<String> {
         let root = self.folder.path().join(node);
         let mut names = Vec::new();
@@ -334,7 +322,7 @@ impl Fleet {
     }
 }
 
-/// Nodes that end with the fleet.
+/// Stops the nodes with the fleet.
 #[derive(Default)]
 struct Members(Vec<CancellationToken>);
 
@@ -374,7 +362,7 @@ fn parts(data: &Path) -> PartsFolder {
     PartsFolder { root: data.join("parts"), owner: "gateway".into() }
 }
 
-/// Nothing runs here: nodes of this fleet only send and take files.
+/// These nodes run no commands.
 fn processes(data: &Path) -> Processes {
     let options = ProcessesOptions::new("/bin/true".into(), data.join("processes"));
     Processes::new(ProcessesOptions { spare_keeper: false, ..options })
@@ -386,14 +374,14 @@ fn gate(registry: Registry, rules: Vec<Rule>, closed: Vec<PathBuf>) -> Gate {
     Gate::new(GateParts { registry, policy, ..GateParts::new(Arc::new(MemoryAudit::default()), results) })
 }
 
-/// What lies between nodes and gateway.
+/// A proxy between the nodes and the gateway.
 pub(crate) struct Wire {
     pub(crate) address: SocketAddr,
     to: Mutex<Option<SocketAddr>>,
     cut: Mutex<CancellationToken>,
-    /// Nobody gets through while this is set.
+    /// Rejects all connections while this is set.
     down: std::sync::atomic::AtomicBool,
-    /// Milliseconds that every block takes.
+    /// Delays each block by so many milliseconds.
     delay: std::sync::atomic::AtomicU64,
 }
 
@@ -420,8 +408,8 @@ impl Wire {
                     let (here_in, here_out) = here.into_split();
                     let (there_in, there_out) = there.into_split();
                     tokio::select! {
-                        () = carry(&wire, here_in, there_out) => {}
-                        () = carry(&wire, there_in, here_out) => {}
+                        () = copy_bytes(&wire, here_in, there_out) => {}
+                        () = copy_bytes(&wire, there_in, here_out) => {}
                         () = cut.cancelled() => {}
                     }
                 });
@@ -430,11 +418,11 @@ impl Wire {
         wire
     }
 
-    fn lead_to(&self, address: SocketAddr) {
+    fn connect_to(&self, address: SocketAddr) {
         *self.to.lock().unwrap() = Some(address);
     }
 
-    /// Every connection is gone; new ones get through.
+    /// Closes every connection. New ones are accepted.
     pub(crate) fn cut(&self) {
         let cut = std::mem::take(&mut *self.cut.lock().unwrap());
         cut.cancel();
@@ -452,7 +440,7 @@ impl Wire {
     }
 }
 
-async fn carry(
+async fn copy_bytes(
     wire: &Wire,
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,

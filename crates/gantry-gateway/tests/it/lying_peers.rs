@@ -1,45 +1,16 @@
-//! Ends of transfers that do not say what is.
+//! Endpoints that lie, stay silent or break the protocol.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gantry_link::{Link, Request, ServeFuture};
-use gantry_node::StreamSink;
-use gantry_protocol::{RawJson, StreamFrame, method, raw};
+use gantry_protocol::method;
+use gantry_transfer::TransferService;
+use gantry_transfer::testing::Conduct;
 use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
 
-/// Changes the answers to one method.
-struct Liar {
-    honest: Arc<dyn StreamSink>,
-    method: &'static str,
-    lie: Lie,
-}
-
-type Lie = Arc<dyn Fn(&mut Value) + Send + Sync>;
-
-impl StreamSink for Liar {
-    fn take(&self, link: &Link, frame: StreamFrame) {
-        self.honest.take(link, frame);
-    }
-
-    fn request(&self, bulk: Option<Link>, request: Request) -> ServeFuture {
-        let lies = request.method == self.method;
-        let lie = self.lie.clone();
-        let honest = self.honest.request(bulk, request);
-        Box::pin(async move {
-            let answer: RawJson = honest.await?;
-            if !lies {
-                return Ok(answer);
-            }
-            let mut answer: Value = serde_json::from_str(answer.get()).unwrap();
-            lie(&mut answer);
-            Ok(raw(&answer))
-        })
-    }
-}
-
+/// Starts an honest node `b`, and a node `a` that changes its answers to one method.
 async fn fleet_with(method: &'static str, lie: impl Fn(&mut Value) + Send + Sync + 'static) -> Fleet {
     let mut fleet = Fleet::start(&["b"]).await;
     add_liar(&mut fleet, method, lie).await;
@@ -47,54 +18,54 @@ async fn fleet_with(method: &'static str, lie: impl Fn(&mut Value) + Send + Sync
 }
 
 async fn add_liar(fleet: &mut Fleet, method: &'static str, lie: impl Fn(&mut Value) + Send + Sync + 'static) {
-    fleet.add_hostile("a", |honest| Arc::new(Liar { honest, method, lie: Arc::new(lie) })).await;
+    let lie = Arc::new(lie);
+    let tamper = move |service: &TransferService| {
+        service.tamper_with(Box::new(move |request| match request.method == method {
+            true => {
+                let lie = lie.clone();
+                Conduct::Lie(Box::new(move |answer| lie(answer)))
+            }
+            false => Conduct::Honest,
+        }));
+    };
+    fleet.add_hostile("a", tamper).await;
 }
 
-/// An honest end that keeps what it is asked.
-struct Witness {
-    honest: Arc<dyn StreamSink>,
-    asked: Asked,
+/// The method and parameters of each request that an endpoint got.
+type Requests = Arc<Mutex<Vec<(String, String)>>>;
+
+/// Adds an honest node that records its requests.
+async fn add_witness(fleet: &mut Fleet, name: &str) -> Requests {
+    let requests = Requests::default();
+    let recorded = requests.clone();
+    let record = move |service: &TransferService| {
+        service.tamper_with(Box::new(move |request| {
+            let entry = (request.method.clone(), request.params.get().to_owned());
+            recorded.lock().unwrap().push(entry);
+            Conduct::Honest
+        }));
+    };
+    fleet.add_hostile(name, record).await;
+    requests
 }
 
-type Asked = Arc<Mutex<Vec<(String, String)>>>;
-
-impl StreamSink for Witness {
-    fn take(&self, link: &Link, frame: StreamFrame) {
-        self.honest.take(link, frame);
-    }
-
-    fn request(&self, bulk: Option<Link>, request: Request) -> ServeFuture {
-        let asked = (request.method.clone(), request.params.get().to_owned());
-        self.asked.lock().unwrap().push(asked);
-        self.honest.request(bulk, request)
-    }
+fn count(requests: &Requests, method: &str) -> usize {
+    requests.lock().unwrap().iter().filter(|(of, _)| of == method).count()
 }
 
-fn times(asked: &Asked, method: &str) -> usize {
-    asked.lock().unwrap().iter().filter(|(of, _)| of == method).count()
-}
-
-/// Never answers one method, nor does what it asks.
-struct Silent {
-    honest: Arc<dyn StreamSink>,
-    method: &'static str,
-}
-
-impl StreamSink for Silent {
-    fn take(&self, link: &Link, frame: StreamFrame) {
-        self.honest.take(link, frame);
-    }
-
-    fn request(&self, bulk: Option<Link>, request: Request) -> ServeFuture {
-        if request.method == self.method {
-            return Box::pin(std::future::pending());
-        }
-        self.honest.request(bulk, request)
-    }
+/// Adds a node that neither does nor answers what one method requests.
+async fn add_silent(fleet: &mut Fleet, name: &str, method: &'static str) {
+    let silence = move |service: &TransferService| {
+        service.tamper_with(Box::new(move |request| match request.method == method {
+            true => Conduct::Silent,
+            false => Conduct::Honest,
+        }));
+    };
+    fleet.add_hostile(name, silence).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_source_does_not_stand_by_gets_no_name() {
+async fn file_is_not_renamed_if_the_source_reports_another_hash_or_length() {
     let lies: [fn(&mut Value); 3] = [
         |answer| answer["hash"] = "0".repeat(64).into(),
         |answer| answer["bytes"] = 7.into(),
@@ -109,7 +80,7 @@ async fn what_the_source_does_not_stand_by_gets_no_name() {
             [("a:file", "b:new"), ("a:file", "b:taken"), ("a:tree", "b:copy"), ("a:file", "gsv:stored")]
         {
             let said = fleet.transfer(source, destination).await.unwrap_err().to_string();
-            assert!(said.contains("the ends do not agree"), "{destination}: {said}");
+            assert!(said.contains("source and destination disagree"), "{destination}: {said}");
         }
         assert_eq!(fleet.names("b"), ["copy", "taken"]);
         assert_eq!(std::fs::read(fleet.at("b", "taken")).unwrap(), b"old");
@@ -119,11 +90,11 @@ async fn what_the_source_does_not_stand_by_gets_no_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mode_that_is_none_is_refused() {
+async fn invalid_mode_is_rejected() {
     let fleet = fleet_with(method::TRANSFER_OPEN, |answer| answer["mode"] = 1_000_000_000.into()).await;
     fleet.write("a", "file", "x");
     let said = fleet.transfer("a:file", "b:file").await.unwrap_err().to_string();
-    assert!(said.contains("its mode is none: 1000000000"), "{said}");
+    assert!(said.contains("invalid mode 1000000000"), "{said}");
     let fleet = fleet_with(method::TRANSFER_MANIFEST, |answer| {
         for entry in answer["entries"].as_array_mut().unwrap() {
             let bad = entry["path"].as_str().unwrap().ends_with("bad");
@@ -135,14 +106,14 @@ async fn a_mode_that_is_none_is_refused() {
     fleet.write("a", "tree/setuid", "x");
     fleet.write("a", "tree/sub/setuid", "x");
     let done = fleet.transfer("a:tree", "b:tree").await.unwrap();
-    assert_eq!(done.skipped, ["bad: its mode is none: 1000000000"]);
+    assert_eq!(done.skipped, ["bad: invalid mode 1000000000"]);
     for (path, mode) in [("tree/setuid", 0o755), ("tree/sub", 0o1755), ("tree/sub/setuid", 0o755)] {
         assert_eq!(fleet.mode("b", path), mode, "{path}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_is_longer_than_it_said_is_told_both_numbers() {
+async fn error_names_both_sizes_when_the_source_is_longer_than_announced() {
     let fleet = fleet_with(method::TRANSFER_OPEN, |answer| answer["size"] = 100_000.into()).await;
     fleet.write("a", "file", vec![1; 100_004]);
     let said = fleet.transfer("a:file", "b:file").await.unwrap_err().to_string();
@@ -150,16 +121,16 @@ async fn a_source_that_is_longer_than_it_said_is_told_both_numbers() {
     assert_eq!(fleet.names("b"), [""; 0]);
 }
 
-/// Far from the three minutes of forty attempts.
+/// Fails if a transfer does not end long before the three minutes of forty attempts.
 async fn soon<T>(transfer: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), transfer).await.expect("it ends by itself, and soon")
+    tokio::time::timeout(Duration::from_secs(20), transfer).await.expect("the transfer ends soon")
 }
 
-/// Longer than the longest pause between two attempts.
+/// Is longer than the longest pause between two attempts.
 const QUIET: Duration = Duration::from_secs(6);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_name_that_leaves_the_directory_ends_the_transfer_and_is_told_to_nobody() {
+async fn path_outside_the_directory_fails_the_transfer_and_reaches_no_destination() {
     let checks =
         ["../pwned", "/pwned", "sub/../../pwned", "pwned\0", "", "pwned//x", "./pwned"].map(async |bad| {
             let mut fleet = Fleet::start(&[]).await;
@@ -168,53 +139,52 @@ async fn a_name_that_leaves_the_directory_ends_the_transfer_and_is_told_to_nobod
                 answer["entries"].as_array_mut().unwrap().insert(0, entry);
             })
             .await;
-            let asked = Asked::default();
-            let of_b = asked.clone();
-            fleet.add_hostile("b", |honest| Arc::new(Witness { honest, asked: of_b })).await;
+            let requests = add_witness(&mut fleet, "b").await;
             fleet.write("a", "tree/zfile", "good");
             for destination in ["b:copy", "gsv:copy"] {
                 let said = soon(fleet.transfer("a:tree", destination)).await.unwrap_err().to_string();
-                assert!(said.starts_with("on the node \"a\": the source breaks the rules"), "{said}");
+                assert!(
+                    said.starts_with("on the node \"a\": the source violates the transfer protocol"),
+                    "{said}"
+                );
                 assert!(said.contains(&format!("{bad:?} is not a path below a directory")), "{said}");
             }
             tokio::time::sleep(QUIET).await;
-            assert_eq!(times(&asked, method::TRANSFER_PREPARE), 1, "{bad:?}");
-            assert_eq!(times(&asked, method::TRANSFER_ABANDON), 1, "{bad:?}");
-            let told = asked.lock().unwrap().iter().any(|(_, params)| params.contains("pwned"));
-            assert!(!told, "{bad:?}: {asked:?}");
+            assert_eq!(count(&requests, method::TRANSFER_PREPARE), 1, "{bad:?}");
+            assert_eq!(count(&requests, method::TRANSFER_ABANDON), 1, "{bad:?}");
+            let passed_on = requests.lock().unwrap().iter().any(|(_, params)| params.contains("pwned"));
+            assert!(!passed_on, "{bad:?}: {requests:?}");
             assert_eq!(fleet.names("b"), ["copy"], "{bad:?}");
         });
     futures_util::future::join_all(checks).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_called_off_is_abandoned_once_and_never_prepared_again() {
+async fn cancelled_transfer_is_abandoned_once_and_not_prepared_again() {
     let mut fleet = Fleet::start(&["a"]).await;
-    let asked = Asked::default();
-    let of_b = asked.clone();
-    fleet.add_hostile("b", |honest| Arc::new(Witness { honest, asked: of_b })).await;
+    let requests = add_witness(&mut fleet, "b").await;
     fleet.write("a", "tree/large", vec![5; 64 << 20]);
     fleet.wire.slow_down(Duration::from_millis(20));
     let call = fleet.call();
     let cancel = call.cancel.clone();
-    let calling_off = async {
-        while times(&asked, method::TRANSFER_RECEIVE) == 0 {
+    let cancelling = async {
+        while count(&requests, method::TRANSFER_RECEIVE) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
         cancel.cancel();
     };
-    let (said, ()) = tokio::join!(fleet.transfer_as(call, "a:tree", "b:copy"), calling_off);
+    let (said, ()) = tokio::join!(fleet.transfer_as(call, "a:tree", "b:copy"), cancelling);
     said.unwrap_err();
     fleet.wire.slow_down(Duration::ZERO);
     tokio::time::sleep(QUIET).await;
-    assert_eq!(times(&asked, method::TRANSFER_PREPARE), 1);
-    assert_eq!(times(&asked, method::TRANSFER_ABANDON), 1);
+    assert_eq!(count(&requests, method::TRANSFER_PREPARE), 1);
+    assert_eq!(count(&requests, method::TRANSFER_ABANDON), 1);
     assert_eq!(fleet.names("b"), ["copy"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_that_hold_nothing_and_promise_more_end_the_transfer() {
+async fn empty_page_that_is_not_the_last_fails_the_transfer() {
     let fleet = fleet_with(method::TRANSFER_MANIFEST, |answer| {
         *answer = json!({"entries": [], "last": false});
     })
@@ -225,18 +195,18 @@ async fn pages_that_hold_nothing_and_promise_more_end_the_transfer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_end_that_does_nothing_is_given_up_after_the_idle_limit() {
+async fn silent_endpoint_fails_the_transfer_after_the_idle_limit() {
     for (silent, other, method) in [
         ("b", "a", method::TRANSFER_RECEIVE),
         ("a", "b", method::TRANSFER_SEND),
         ("b", "a", method::TRANSFER_HAVE),
     ] {
         let mut fleet = Fleet::start_with(&[other], Duration::from_millis(1500)).await;
-        fleet.add_hostile(silent, |honest| Arc::new(Silent { honest, method })).await;
+        add_silent(&mut fleet, silent, method).await;
         fleet.write("a", "file", vec![1; 3 << 20]);
         fleet.write("a", "tree/file", vec![1; 3 << 20]);
         for (source, destination) in [("a:file", "b:file"), ("a:tree", "b:tree")] {
-            // A directory's files are asked after only when it goes on.
+            // `transfer.have` is only sent for entries of a resumed directory.
             if method == method::TRANSFER_HAVE && source == "a:tree" {
                 continue;
             }
@@ -251,7 +221,7 @@ async fn an_end_that_does_nothing_is_given_up_after_the_idle_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_that_the_destination_cannot_have_are_left_out_and_told() {
+async fn entries_with_names_that_the_destination_cannot_store_are_skipped_and_listed() {
     let fleet = fleet_with(method::TRANSFER_MANIFEST, |answer| {
         let entries = answer["entries"].as_array_mut().unwrap();
         let long = "n".repeat(300);
@@ -273,7 +243,7 @@ async fn names_that_the_destination_cannot_have_are_left_out_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_there_ends_the_transfer_at_once_and_is_named() {
+async fn path_conflict_at_the_destination_fails_at_once_and_is_named() {
     let fleet = Fleet::start(&["a", "b"]).await;
     fleet.write("a", "tree/sub/file", "x");
     fleet.write("b", "copy/sub", "a file");
@@ -288,7 +258,7 @@ async fn what_cannot_be_there_ends_the_transfer_at_once_and_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_files_that_the_source_cannot_read_no_part_stays() {
+async fn unreadable_source_files_leave_no_part_files() {
     let fleet = fleet_with(method::TRANSFER_MANIFEST, |answer| {
         let entries = answer["entries"].as_array_mut().unwrap();
         entries.push(json!({"path": "z/gone", "kind": "file", "size": 5, "mode": 420}));

@@ -1,4 +1,4 @@
-//! Parts that no transfer goes on with are removed, wherever they lie and however that came.
+//! Part files that no transfer will continue are removed from nodes, the gateway's machine and storage.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use gantry_store::NewTransfer;
 
 use crate::fleet::Fleet;
 
-/// A part as a start before left it, and what it wrote down of it.
-fn left(fleet: &Fleet, node: &str, data: &str, transfer: &str) -> PathBuf {
+/// Creates a part file and its record, as an earlier process left them.
+fn leave_part(fleet: &Fleet, node: &str, data: &str, transfer: &str) -> PathBuf {
     let part = fleet.write(node, &format!(".gantry-{transfer}.part"), "some bytes");
     let part = part.canonicalize().unwrap();
     let records = fleet.folder.path().join(data).join("parts/gateway").join(transfer);
@@ -18,8 +18,8 @@ fn left(fleet: &Fleet, node: &str, data: &str, transfer: &str) -> PathBuf {
     part
 }
 
-/// As the gateway wrote it down before it was killed.
-async fn begun(fleet: &Fleet, id: &str, destination: &str) {
+/// Records a running transfer, as a killed gateway left it.
+async fn record_running(fleet: &Fleet, id: &str, destination: &str) {
     let new = NewTransfer {
         id: id.into(),
         agent: "main".into(),
@@ -50,47 +50,48 @@ async fn until_gone(parts: &[&PathBuf]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_connects_loses_the_parts_of_transfers_that_are_over_or_unknown() {
+async fn connecting_node_loses_parts_of_ended_and_unknown_transfers() {
     let mut fleet = Fleet::start(&["a"]).await;
     let known: Vec<String> = (0..4).map(id).collect();
-    let parts: Vec<PathBuf> = known.iter().map(|id| left(&fleet, "b", "b-data", id)).collect();
+    let parts: Vec<PathBuf> = known.iter().map(|id| leave_part(&fleet, "b", "b-data", id)).collect();
     let stranger = fleet.write("b", ".gantry-somebody-elses.part", "not written down");
-    begun(&fleet, &known[0], "b:one").await;
-    begun(&fleet, &known[1], "b:two").await;
-    fleet.database.finish_transfer(&known[1], Err("called off while b was away"), now()).await.unwrap();
-    begun(&fleet, &known[2], "a:three").await;
+    record_running(&fleet, &known[0], "b:one").await;
+    record_running(&fleet, &known[1], "b:two").await;
+    fleet.database.finish_transfer(&known[1], Err("cancelled while b was offline"), now()).await.unwrap();
+    record_running(&fleet, &known[2], "a:three").await;
     fleet.add_node("b", None).await;
     until_gone(&[&parts[1], &parts[2], &parts[3]]).await;
-    assert!(parts[0].exists(), "this one is gone on with");
+    assert!(parts[0].exists(), "its transfer runs");
     assert!(stranger.exists());
-    // And it is heard of once more.
-    fleet.database.finish_transfer(&known[0], Err("called off"), now()).await.unwrap();
+    // The next connection removes it too.
+    fleet.database.finish_transfer(&known[0], Err("cancelled"), now()).await.unwrap();
     fleet.wire.cut();
     until_gone(&[&parts[0]]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_can_be_told_at_once_goes_as_well() {
+async fn more_parts_than_one_answer_lists_are_removed() {
     let mut fleet = Fleet::start(&[]).await;
     let parts: Vec<PathBuf> =
-        (0..1200).map(|number| left(&fleet, "b", "b-data", &format!("t-{number}"))).collect();
+        (0..1200).map(|number| leave_part(&fleet, "b", "b-data", &format!("t-{number}"))).collect();
     fleet.add_node("b", None).await;
     until_gone(&parts.iter().collect::<Vec<_>>()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_gateways_own_machine_and_storage_are_tidied() {
+async fn parts_on_the_gateways_machine_and_in_storage_are_removed() {
     let fleet = Fleet::start(&["b"]).await;
-    begun(&fleet, &id(0), "local:one").await;
-    begun(&fleet, &id(1), "gsv:two").await;
-    let local = [left(&fleet, "local", "gateway", &id(0)), left(&fleet, "local", "gateway", &id(2))];
+    record_running(&fleet, &id(0), "local:one").await;
+    record_running(&fleet, &id(1), "gsv:two").await;
+    let local =
+        [leave_part(&fleet, "local", "gateway", &id(0)), leave_part(&fleet, "local", "gateway", &id(2))];
     let staging = fleet.folder.path().join("gateway/staging");
     std::fs::create_dir_all(&staging).unwrap();
     let staged = [id(1), format!("{}-0123456789abcdef", id(1)), id(3), format!("{}-0123456789abcdef", id(3))];
     let staged = staged.map(|name| staging.join(name));
     staged.iter().for_each(|path| std::fs::write(path, "some bytes").unwrap());
-    // A node that stayed connected is asked too.
-    let on_node = left(&fleet, "b", "b-data", &id(4));
+    // A node that stayed connected is cleaned too.
+    let on_node = leave_part(&fleet, "b", "b-data", &id(4));
     let transfers = fleet.transfers.clone();
     let tidying = tokio::spawn(async move { transfers.keep_tidy().await });
     until_gone(&[&local[1], &staged[2], &staged[3], &on_node]).await;
@@ -99,7 +100,7 @@ async fn the_gateways_own_machine_and_storage_are_tidied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_destination_killed_in_the_middle_of_a_transfer_that_is_then_called_off() {
+async fn parts_are_removed_when_the_destination_restarts_after_a_cancellation() {
     let mut fleet = Fleet::start(&["a"]).await;
     let stop = fleet.start_process("b", "b", None).await;
     fleet.write("a", "tree/large", vec![5; 64 << 20]);
@@ -127,7 +128,7 @@ async fn a_destination_killed_in_the_middle_of_a_transfer_that_is_then_called_of
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let part =
-        fleet.names("b").into_iter().find(|name| name.ends_with(".part")).expect("it has its part still");
+        fleet.names("b").into_iter().find(|name| name.ends_with(".part")).expect("its part file is left");
     let part = fleet.at("b", &part);
     fleet.start_process("b", "b", None).await;
     until_gone(&[&part]).await;

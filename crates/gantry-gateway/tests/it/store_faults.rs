@@ -1,16 +1,18 @@
-//! Transfers into a bucket whose server goes away, and between nodes that get another name meanwhile.
+//! Transfers into a bucket that cannot be reached for a while, and transfers whose node is renamed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_store::Objects;
+use gantry_toolsets::{Endpoint, NodeServices};
+use gantry_transfers::TransfersDomain;
 
 use crate::fleet::Fleet;
 use crate::s3_server::S3Server;
 use crate::s3_wire::S3Wire;
 
 const MIB: usize = 1 << 20;
-/// Five parts on their way into a bucket.
+/// A bucket gets this in five parts.
 const SIZE: usize = 40 * MIB - 77;
 
 async fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -26,7 +28,7 @@ fn content() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_away_is_waited_for() {
+async fn transfer_waits_for_a_store_that_is_away() {
     let server = S3Server::start();
     let wire = S3Wire::to(&server);
     let fleet = Arc::new(Fleet::start_on(Objects::s3(wire.config(&server)).unwrap()).await);
@@ -35,7 +37,7 @@ async fn a_store_that_is_away_is_waited_for() {
     let own = fleet.clone();
     let transfer = tokio::spawn(async move { own.transfer("local:large", "gsv:large").await });
     until("the upload begins", || wire.is_down()).await;
-    // Longer than one request is tried again by itself.
+    // Longer than the retries of one request.
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(!transfer.is_finished());
     let before = wire.parts();
@@ -49,26 +51,25 @@ async fn a_store_that_is_away_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_called_off_while_the_store_is_away_leaves_no_upload() {
+async fn transfer_cancelled_while_the_store_is_away_leaves_no_upload() {
     let server = S3Server::start();
     let wire = S3Wire::to(&server);
     let fleet = Fleet::start_on(Objects::s3(wire.config(&server)).unwrap()).await;
     fleet.write("local", "large", content());
-    // A new one does not wait.
     wire.cut_with_part(4);
     let call = fleet.call();
     let cancel = call.cancel.clone();
-    let calling_off = async {
+    let cancelling = async {
         until("the upload begins", || wire.is_down()).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         cancel.cancel();
     };
-    let (said, ()) = tokio::join!(fleet.transfer_as(call, "local:large", "gsv:large"), calling_off);
+    let (said, ()) = tokio::join!(fleet.transfer_as(call, "local:large", "gsv:large"), cancelling);
     said.unwrap_err();
     assert!(!server.open_uploads().is_empty());
     let said = fleet.transfer("local:large", "gsv:other").await.unwrap_err().to_string();
     assert!(said.contains("the store says"), "a new transfer does not wait: {said}");
-    // Whoever had it in hand has noticed by now.
+    // By then the receiver has noticed the cancellation.
     tokio::time::sleep(Duration::from_secs(6)).await;
     wire.heal();
     let transfers = fleet.transfers.clone();
@@ -79,18 +80,16 @@ async fn what_is_called_off_while_the_store_is_away_leaves_no_upload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_renamed_is_gone_on_with_under_its_new_name() {
+async fn transfer_continues_under_the_new_name_of_a_renamed_node() {
     let mut fleet = Fleet::start(&["a"]).await;
     let stop = fleet.start_process("b", "b", None).await;
     fleet.write("a", "large", content());
     fleet.wire.slow_down(Duration::from_millis(20));
-    let hub = gantry_gateway::GatewayNodes(fleet.transfers.clone());
+    let domain = TransfersDomain(fleet.transfers.clone());
     let (call, to) = (Arc::new(fleet.call()), fleet.at("b", "large"));
-    let destination = gantry_toolsets::Endpoint::parse(&format!("b:{}", to.display())).unwrap();
-    let source = gantry_toolsets::Endpoint::parse("a:large").unwrap();
-    let transfer = tokio::spawn(async move {
-        gantry_toolsets::NodeServices::transfer(&hub, call, source, destination).await
-    });
+    let destination = Endpoint::parse(&format!("b:{}", to.display())).unwrap();
+    let source = Endpoint::parse("a:large").unwrap();
+    let transfer = tokio::spawn(async move { domain.transfer(call, source, destination).await });
     until("a part comes", || fleet.names("b").iter().any(|name| name.ends_with(".part"))).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     fleet.rename("b", "c").await;
@@ -98,7 +97,7 @@ async fn a_node_that_is_renamed_is_gone_on_with_under_its_new_name() {
     fleet.wire.slow_down(Duration::ZERO);
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!transfer.is_finished(), "{:?}", transfer.await);
-    // In the database too, for the next start of the gateway.
+    // The database has the new name too, for the next start of the gateway.
     let rows = fleet.database.unfinished_transfers().await.unwrap();
     assert_eq!(rows[0].destination, format!("c:{}", to.display()));
     assert_eq!(rows[0].source, "a:large");
@@ -109,12 +108,12 @@ async fn a_node_that_is_renamed_is_gone_on_with_under_its_new_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_only_named_like_a_part_is_sent() {
+async fn file_that_is_only_named_like_a_part_is_sent() {
     let fleet = Fleet::start(&["a", "b"]).await;
     fleet.write("a", "tree/.gantry-x.part", "mine");
     fleet.write("a", "tree/file", "x");
     let part = fleet.write("a", "tree/.gantry-t-1.part", "coming").canonicalize().unwrap();
-    // Of another gateway: this one would have what it does not know removed.
+    // A part of another gateway. This gateway would remove an unknown part of its own.
     let records = fleet.folder.path().join("a-data/parts/another/t-1");
     std::fs::create_dir_all(&records).unwrap();
     std::os::unix::fs::symlink(&part, records.join("t-1")).unwrap();

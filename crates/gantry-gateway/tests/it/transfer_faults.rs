@@ -10,7 +10,7 @@ use crate::fleet::Fleet;
 
 const MIB: usize = 1 << 20;
 
-/// Numbers that look random and are the same for the same seed.
+/// Generates the same pseudo-random numbers for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -28,7 +28,7 @@ fn content(random: &mut Random, size: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cut_and_healed_at_random_moments_everything_arrives() {
+async fn file_arrives_complete_after_cuts_at_random_moments() {
     let seed = seed();
     println!("GANTRY_SEED={seed}");
     let mut random = Random(seed | 1);
@@ -46,7 +46,7 @@ async fn cut_and_healed_at_random_moments_everything_arrives() {
         let transfer = tokio::spawn(async move {
             loop {
                 match own.transfer("a:large", "b:large").await {
-                    // The last cut came after the one before had arrived, and a new one waits for nobody.
+                    // The last cut came after the previous transfer ended, and a new one does not wait for nodes.
                     Err(err) if err.to_string().contains("is offline") => {
                         tokio::time::sleep(Duration::from_millis(10)).await;
                     }
@@ -58,7 +58,7 @@ async fn cut_and_healed_at_random_moments_everything_arrives() {
             tokio::time::sleep(Duration::from_millis(20 + random.below(200))).await;
             assert!(
                 !fleet.at("b", "large").exists() || transfer.is_finished() || {
-                    // It may have been given its name since; then it has to be whole.
+                    // It may have been renamed since; then it has to be complete.
                     std::fs::metadata(fleet.at("b", "large")).unwrap().len() == size as u64
                 }
             );
@@ -79,7 +79,7 @@ async fn cut_and_healed_at_random_moments_everything_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_directory_is_gone_on_with_and_each_file_comes_once() {
+async fn directory_resumes_after_cuts_and_counts_each_file_once() {
     let fleet = Arc::new(Fleet::start(&["a", "b"]).await);
     for number in 0..200 {
         fleet.write(
@@ -108,7 +108,7 @@ async fn a_cut_directory_is_gone_on_with_and_each_file_comes_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancelled_transfer_stops_both_ends_and_leaves_no_part() {
+async fn cancelled_transfer_stops_both_ends_and_leaves_no_part() {
     let fleet = Arc::new(Fleet::start(&["a", "b"]).await);
     fleet.write("a", "large", vec![3; 48 * MIB]);
     fleet.write("b", "large", "old");
@@ -137,13 +137,13 @@ async fn a_cancelled_transfer_stops_both_ends_and_leaves_no_part() {
         }
     }
     assert_eq!(std::fs::read(fleet.at("b", "large")).unwrap(), b"old");
-    // Nothing is in the way of the next.
+    // The next transfer of the same file works.
     fleet.transfer("a:large", "b:large").await.unwrap();
     assert_eq!(std::fs::metadata(fleet.at("b", "large")).unwrap().len(), 48 * MIB as u64);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_gateway_goes_on_with_what_the_old_one_began() {
+async fn restarted_gateway_resumes_a_transfer() {
     let fleet = Arc::new(Fleet::start(&["a", "b"]).await);
     let expected: Vec<u8> = (0..40 * MIB).map(|at| (at / 11) as u8).collect();
     fleet.write("a", "large", &expected);
@@ -152,7 +152,7 @@ async fn a_new_gateway_goes_on_with_what_the_old_one_began() {
     let transfer = tokio::spawn(async move { own.transfer("a:large", "b:large").await });
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(!transfer.is_finished());
-    // The last handle but the task's own.
+    // The task holds the last handle.
     let stopping = fleet.clone();
     let fleet = {
         drop(fleet);
@@ -161,13 +161,13 @@ async fn a_new_gateway_goes_on_with_what_the_old_one_began() {
             stopping
         });
         let said = transfer.await.unwrap().unwrap_err().to_string();
-        assert!(said.contains("goes on when it is back"), "{said}");
+        assert!(said.contains("resumes when it is back"), "{said}");
         Arc::into_inner(waiting.await.unwrap()).unwrap().restart_gateway().await
     };
     assert!(fleet.names("b").iter().any(|name| name.ends_with(".part")), "{:?}", fleet.names("b"));
     fleet.wire.slow_down(Duration::ZERO);
     assert_eq!(fleet.resume().await.unwrap(), 1);
-    // The same call again is the same transfer.
+    // The same call joins the resumed transfer.
     let done = fleet.transfer("a:large", "b:large").await.unwrap();
     assert_eq!(done.bytes_transferred, expected.len() as u64);
     assert!(std::fs::read(fleet.at("b", "large")).unwrap() == expected);
@@ -176,7 +176,7 @@ async fn a_new_gateway_goes_on_with_what_the_old_one_began() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_gateway_does_not_send_again_what_of_a_directory_has_arrived() {
+async fn restarted_gateway_does_not_send_arrived_files_of_a_directory_again() {
     use std::os::unix::fs::{MetadataExt, symlink};
 
     let fleet = Arc::new(Fleet::start(&["a", "b"]).await);
@@ -213,12 +213,12 @@ async fn a_new_gateway_does_not_send_again_what_of_a_directory_has_arrived() {
     let after = files(&fleet);
     let kept = before.iter().filter(|file| after.contains(file)).count();
     println!("{} had arrived, {kept} of them were not sent again", before.len());
-    // Those that were on their way beside the first that had not arrived are.
+    // Files that were copied in parallel with the first incomplete one may be sent again.
     assert!(after.len() == 60 && kept + 16 >= before.len() && kept > 10, "{kept} of {}", before.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transfer_that_stands_still_fails_and_says_so() {
+async fn idle_transfer_fails_with_a_reason() {
     let fleet = Arc::new(Fleet::start_with(&["a", "b"], Duration::from_millis(1500)).await);
     fleet.write("a", "large", vec![1; 32 * MIB]);
     fleet.wire.slow_down(Duration::from_millis(20));
@@ -230,7 +230,7 @@ async fn a_transfer_that_stands_still_fails_and_says_so() {
     let said = said.unwrap_err().to_string();
     assert!(said.contains("nothing moved"), "{said}");
     assert!(!fleet.at("b", "large").exists());
-    // The part goes as soon as its node is back.
+    // The part file is removed when its node is back.
     fleet.wire.slow_down(Duration::ZERO);
     fleet.wire.set_down(false);
     fleet.wait_for("b").await;

@@ -1,4 +1,4 @@
-//! The gateway's own rules hold for both ends of a transfer and for each file of a directory, whatever nodes think of it.
+//! The gateway's rules apply to both ends of a transfer and to each file of a directory, whatever rules the nodes have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn text(result: Result<gantry_toolsets::Transferred, ToolError>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_a_rule_is_against_keeps_its_directory_from_being_sent() {
+async fn directory_with_a_denied_file_is_not_sent() {
     let rules = vec![
         on_path("Read", Decision::Deny, "secret"),
         on_path("gsv__ReadFile", Decision::Deny, "secret"),
@@ -73,7 +73,7 @@ async fn a_file_that_a_rule_is_against_keeps_its_directory_from_being_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_approved_is_not_asked_again_on_the_gateways_own_machine() {
+async fn approved_rule_is_not_asked_again_on_the_gateways_own_machine() {
     let rules = vec![rule("local__Read", Decision::Ask), on_path("local__Write", Decision::Ask, "x")];
     let fleet = Fleet::start_ruled(&["a"], LIMIT, rules).await;
     fleet.write("local", "file", "x");
@@ -84,13 +84,13 @@ async fn what_was_approved_is_not_asked_again_on_the_gateways_own_machine() {
     call.approved = vec![approved("local__Read")];
     fleet.transfer_as(call.clone(), "local:file", "a:file").await.unwrap();
     let said = text(fleet.transfer_as(call.clone(), "local:file", "local:x").await);
-    assert!(said.contains("(rule on local__Write)"), "a yes to reading is none to writing: {said}");
+    assert!(said.contains("(rule on local__Write)"), "an approved read does not approve a write: {said}");
     call.approved.push(approved("local__Write"));
     fleet.transfer_as(call, "local:file", "local:x").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
+async fn resumed_transfer_keeps_the_identity_of_its_caller() {
     let rules = vec![
         rule("b__Write", Decision::Deny).for_agents(vec!["persona".into()]),
         rule("away__Write", Decision::Deny),
@@ -109,7 +109,7 @@ async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
         ("torn", "b", Some("{")),
         ("good", "b", Some(r#"{"token": "good"}"#)),
         ("revoked", "b", Some(r#"{"token": "revoked"}"#)),
-        // Also where it has to wait for a node: what is denied now is not done when somebody has thought better of it.
+        // The rules are checked before the wait for an offline node.
         ("denied", "away", None),
     ];
     for (id, node, standing) in identities {
@@ -133,25 +133,31 @@ async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
     }
     let error = async |id: &str| fleet.database.transfer(id).await.unwrap().unwrap().error;
     assert_eq!(error("free").await, None);
-    // Where it was when the gateway ended is not known: its last file may have its name.
-    let told = "denied: because (rule on b__Write); files that had arrived whole before stay";
-    assert_eq!(error("bound").await.as_deref(), Some(told));
-    assert!(error("torn").await.is_some_and(|error| error.contains("not known how to judge")));
+    // The gateway does not know how far it was, so files may have arrived.
+    let denied = "denied: because (rule on b__Write); files that had arrived complete before are kept";
+    assert_eq!(error("bound").await.as_deref(), Some(denied));
+    assert!(error("torn").await.is_some_and(|error| error.contains("cannot restore the caller")));
     assert_eq!(error("good").await, None);
-    assert_eq!(error("revoked").await.as_deref(), Some("the token that it was begun with is no longer good"));
+    assert_eq!(
+        error("revoked").await.as_deref(),
+        Some("the token that started the transfer is no longer valid")
+    );
     assert!(error("denied").await.is_some_and(|error| error.contains("(rule on away__Write)")));
     assert_eq!(fleet.names("b"), ["free", "good"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_while_the_gateway_starts_waits_until_it_knows_what_is_under_way() {
+async fn new_transfer_waits_until_unfinished_transfers_are_resumed() {
     let fleet = Arc::new(Fleet::start(&["a", "b"]).await);
     fleet.write("a", "file", "x");
     let unfinished = fleet.transfers.unfinished().await.unwrap();
     let asking = fleet.clone();
     let asks = tokio::spawn(async move { asking.transfer("a:file", "b:file").await });
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!asks.is_finished() && fleet.names("b").is_empty(), "it is not begun beside what goes on");
-    unfinished.resume(&|_| Box::pin(std::future::ready(Ok(None)))).await.unwrap();
+    assert!(
+        !asks.is_finished() && fleet.names("b").is_empty(),
+        "it does not start before the others are resumed"
+    );
+    unfinished.resume(&*fleet.gateway).await.unwrap();
     asks.await.unwrap().unwrap();
 }

@@ -16,7 +16,7 @@ fn text(result: Result<gantry_toolsets::Transferred, ToolError>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_goes_from_anywhere_to_anywhere() {
+async fn file_is_copied_between_all_kinds_of_endpoints() {
     let fleet = Fleet::start(&["a", "b"]).await;
     let expected = content(5 << 20 | 77);
     let path = fleet.write("a", "dir/file.bin", &expected);
@@ -47,12 +47,12 @@ async fn a_file_goes_from_anywhere_to_anywhere() {
     let keys: Vec<String> = keys.into_iter().map(|object| object.key).collect();
     assert_eq!(keys, ["agents/main/again.bin", "agents/main/stored/file.bin"]);
     let staging = std::fs::read_dir(fleet.folder.path().join("gateway/staging")).unwrap();
-    assert_eq!(staging.count(), 0, "nothing stays staged");
+    assert_eq!(staging.count(), 0, "no staged file is left");
     assert!(fleet.database.unfinished_transfers().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_sent_says_why_and_leaves_nothing() {
+async fn failed_transfer_reports_why_and_leaves_nothing() {
     let mut fleet = Fleet::start(&["a", "b"]).await;
     fleet.write("a", "file", "x");
     fleet.write("a", "tree/file", "x");
@@ -103,12 +103,12 @@ async fn what_cannot_be_sent_says_why_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_that_do_not_tell_their_size_are_left_out_of_a_directory() {
+async fn files_that_do_not_report_their_size_are_skipped() {
     let fleet = Fleet::start(&["a", "b"]).await;
     let there = std::fs::read_dir("/proc/sys/kernel/random").unwrap().count();
     let done = fleet.transfer("a:/proc/sys/kernel/random", "b:random").await.unwrap();
     assert_eq!((done.files, done.bytes_transferred, done.skipped.len()), (Some(0), 0, there));
-    assert!(done.skipped.iter().all(|told| told.contains("does not report its size")), "{:?}", done.skipped);
+    assert!(done.skipped.iter().all(|line| line.contains("does not report its size")), "{:?}", done.skipped);
     assert_eq!(std::fs::read_dir(fleet.at("b", "random")).unwrap().count(), 0);
 
     fleet.write("a", "tree/empty", "");
@@ -118,7 +118,7 @@ async fn files_that_do_not_tell_their_size_are_left_out_of_a_directory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn directories_travel_whole_with_modes_and_links() {
+async fn directory_is_copied_with_modes_and_links() {
     let fleet = Fleet::start(&["a", "b"]).await;
     let mut expected = Vec::new();
     for number in 0..300 {
@@ -155,7 +155,7 @@ async fn directories_travel_whole_with_modes_and_links() {
     }
     assert!(!fleet.names("b").iter().any(|name| name.contains(".gantry-")));
 
-    fleet.write("a", "tree/new\nline", "a name that no workspace has");
+    fleet.write("a", "tree/new\nline", "a name that the workspace cannot store");
     let stored = fleet.transfer("a:tree", "gsv:tree").await.unwrap();
     assert_eq!((stored.files, stored.skipped.len()), (Some(301), 4), "{:?}", stored.skipped);
     let back = fleet.transfer("gsv:tree", "b:back").await.unwrap();
@@ -174,7 +174,7 @@ async fn directories_travel_whole_with_modes_and_links() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_that_is_made_has_the_mode_of_the_one_that_was_sent() {
+async fn created_directory_gets_the_mode_of_its_source() {
     let fleet = Fleet::start(&["a", "b"]).await;
     fleet.write("a", "tree/sub/file", "x");
     let set = |node, path: &str, mode| {
@@ -192,7 +192,7 @@ async fn a_directory_that_is_made_has_the_mode_of_the_one_that_was_sent() {
             assert_eq!(std::fs::read(fleet.at(destination, &format!("{copy}/sub/file"))).unwrap(), b"x");
         }
     }
-    // One that is there keeps its own: it may be somebody's home.
+    // An existing directory keeps its mode: it may be a home directory.
     std::fs::create_dir(fleet.at("b", "there")).unwrap();
     set("b", "there", 0o711);
     fleet.transfer("a:tree", "b:there").await.unwrap();
@@ -200,7 +200,7 @@ async fn a_directory_that_is_made_has_the_mode_of_the_one_that_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn modes_come_out_of_storage_as_they_went_in() {
+async fn storage_keeps_modes() {
     let fleet = Fleet::start(&["a", "b"]).await;
     let files = [("run.sh", 0o755), ("keys/id", 0o600), ("keys/public", 0o644), ("read-only", 0o440)];
     for (name, mode) in files {
@@ -221,11 +221,11 @@ async fn modes_come_out_of_storage_as_they_went_in() {
     fleet.objects.put("agents/main/written", "here", "text/plain").await.unwrap();
     fleet.transfer("gsv:written", "b:written").await.unwrap();
     let mode = std::fs::metadata(fleet.at("b", "written")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o644, "what never was a file has no mode to keep");
+    assert_eq!(mode & 0o777, 0o644, "an object that a tool wrote has no mode");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_is_merged_into_one_that_is_there() {
+async fn directory_is_merged_into_an_existing_one() {
     let fleet = Fleet::start(&["a", "b"]).await;
     fleet.write("a", "tree/common", "new");
     fleet.write("a", "tree/sub/new", "new");
@@ -237,7 +237,7 @@ async fn a_directory_is_merged_into_one_that_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn empty_directories_that_storage_cannot_keep_are_told() {
+async fn empty_directories_that_storage_cannot_keep_are_listed() {
     let fleet = Fleet::start(&["a"]).await;
     fleet.write("a", "tree/full/file", "x");
     for name in ["empty", "full/empty", "full/file-empty", "z/inner", "nothing"] {

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gantry_net::{GatewayUrl, Trust};
-use gantry_node::{
-    ExitReason, NoTransfers, Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Token, TokenSource,
-};
+use gantry_node::{ExitReason, Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Token, TokenSource};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_tool::testing::MemoryResults;
 use gantry_tool::{Capability, Ctx, Gate, GateParts, Progress, Registry, Tool, ToolError, Toolset};
@@ -122,8 +120,7 @@ impl World {
         change(&mut options);
         let engine = ProcessesOptions::new("/nonexistent".into(), home.processes());
         let processes = Processes::new(ProcessesOptions { spare_keeper: false, ..engine });
-        let streams = Arc::new(NoTransfers);
-        let node = Node { home: home.clone(), options, gate, processes, log: log.clone(), streams };
+        let node = Node { home: home.clone(), options, gate, processes, log: log.clone(), transfers: None };
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         let running = tokio::spawn(async move {

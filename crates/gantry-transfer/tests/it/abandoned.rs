@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gantry_files::{FileError, Files, FilesOptions, Scope};
 use gantry_protocol::SentKind;
-use gantry_transfer::{FileBackend, Wanted};
+use gantry_transfer::{FileBackend, TransferBackend, Wanted};
 use tokio_util::sync::CancellationToken;
 
 /// How long opening a file waits for an abandonment that must not happen in between.

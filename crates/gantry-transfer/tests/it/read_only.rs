@@ -6,7 +6,7 @@ use std::path::Path;
 use gantry_files::testing::as_user;
 use gantry_files::{Files, FilesOptions};
 use gantry_protocol::{SentKind, TransferMake};
-use gantry_transfer::{FileBackend, Wanted};
+use gantry_transfer::{FileBackend, TransferBackend, Wanted};
 use tokio_util::sync::CancellationToken;
 
 #[test]

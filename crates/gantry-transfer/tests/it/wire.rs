@@ -4,17 +4,15 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use gantry_files::{FileError, Files, FilesOptions, Scope};
 use gantry_protocol::{
-    Caller, ErrorCode, ManifestPage, SentKind, StreamFrame, StreamKind, TransferDone, TransferHas,
-    TransferMake, TransferOpen, TransferOpened, TransferParts, TransferPrepare, TransferPrepared, WireError,
-    method, raw,
+    Caller, ErrorCode, SentKind, StreamFrame, StreamKind, TransferDone, TransferHas, TransferOpen,
+    TransferOpened, TransferPrepare, TransferPrepared, WireError, method, raw,
 };
 use gantry_transfer::{
-    Ask, BackendFuture, FileBackend, FrameFuture, FrameOut, Gone, PartFile, SourceFile, TransferBackend,
-    TransferError, TransferService, Wanted,
+    BackendFuture, FileBackend, FrameFuture, FrameOut, Gone, PathOpener, TransferRequest, TransferService,
+    Wanted,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,18 +20,19 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// A backend that permits everything below one folder.
-struct OpenBooks {
-    backend: FileBackend,
+/// An opener that permits everything below one folder.
+struct OpenFolder {
+    backend: Arc<FileBackend>,
     root: PathBuf,
 }
 
-impl OpenBooks {
+impl OpenFolder {
     /// The records of part files are stored next to the folder.
     fn service(root: PathBuf) -> Arc<TransferService> {
         let files = Files::new(FilesOptions::default()).unwrap();
         let records = files.part_records(&root.with_extension("parts"), "gateway").unwrap();
-        TransferService::new(Arc::new(OpenBooks { backend: FileBackend::new(records), root }))
+        let backend = Arc::new(FileBackend::new(records));
+        TransferService::new(Arc::new(OpenFolder { backend: backend.clone(), root }), backend)
     }
 
     fn scope(&self) -> Scope {
@@ -45,57 +44,25 @@ fn beneath(root: &Path) -> Result<Scope, FileError> {
     Files::new(FilesOptions::default())?.contained(root)
 }
 
-impl TransferBackend for OpenBooks {
-    fn open(&self, ask: TransferOpen, _cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
-        let opened = self.backend.open(&ask.transfer, &ask.path, self.scope(), &beneath);
+impl PathOpener for OpenFolder {
+    fn open(&self, request: TransferOpen, _cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
+        let opened = self.backend.open(&request.transfer, &request.path, self.scope(), &beneath);
         Box::pin(async { opened.map_err(|err| WireError::new(ErrorCode::Failed, err.to_string())) })
     }
 
     fn prepare(
         &self,
-        ask: TransferPrepare,
+        request: TransferPrepare,
         cancel: CancellationToken,
     ) -> BackendFuture<'_, TransferPrepared> {
         let prepared = self.backend.prepare(
-            &ask.transfer,
-            Wanted { path: &ask.path, kind: ask.kind, mode: ask.mode },
+            &request.transfer,
+            Wanted { path: &request.path, kind: request.kind, mode: request.mode },
             self.scope(),
             &beneath,
             &cancel,
         );
         Box::pin(async { prepared.map_err(|err| WireError::new(ErrorCode::Failed, err.to_string())) })
-    }
-
-    fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
-        self.backend.page(transfer)
-    }
-
-    fn source_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn SourceFile>, TransferError> {
-        self.backend.source_file(transfer, entry)
-    }
-
-    fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError> {
-        self.backend.part_file(transfer, entry)
-    }
-
-    fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
-        self.backend.make(ask)
-    }
-
-    fn finish(&self, transfer: &str) -> Result<(), TransferError> {
-        self.backend.finish(transfer)
-    }
-
-    fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
-        self.backend.abandon(transfer)
-    }
-
-    fn parts(&self) -> Result<TransferParts, TransferError> {
-        self.backend.parts()
-    }
-
-    fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
-        self.backend.sweep(older_than)
     }
 }
 
@@ -155,14 +122,14 @@ impl World {
         let service = |name: &str| {
             let root = folder.path().join(name);
             std::fs::create_dir_all(&root).unwrap();
-            OpenBooks::service(root)
+            OpenFolder::service(root)
         };
         World { from: service("from"), to: service("to"), next: Mutex::new(0), folder }
     }
 
     /// Restarts the receiving side: it keeps its files and loses its state.
     pub(crate) fn restart_receiver(&mut self) {
-        self.to = OpenBooks::service(self.folder.path().join("to"));
+        self.to = OpenFolder::service(self.folder.path().join("to"));
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -257,7 +224,8 @@ pub(crate) async fn ask<P: Serialize, R: DeserializeOwned>(
     params: &P,
     out: Option<Arc<dyn FrameOut>>,
 ) -> Result<R, WireError> {
-    let ask = Ask { method: method.to_owned(), params: raw(params), cancel: CancellationToken::new(), out };
-    let answer = service.answer(ask).await?;
+    let cancel = CancellationToken::new();
+    let request = TransferRequest { method: method.to_owned(), params: raw(params), cancel, out };
+    let answer = service.answer(request).await?;
     Ok(serde_json::from_str(answer.get()).unwrap())
 }

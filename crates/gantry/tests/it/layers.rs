@@ -34,6 +34,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-store", &["gantry-protocol", "gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
     (
+        "gantry-transfers",
+        &[
+            "gantry-domain",
+            "gantry-link",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-toolsets",
+            "gantry-transfer",
+        ],
+    ),
+    (
         "gantry-toolsets",
         &[
             "gantry-apis",
@@ -70,7 +82,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-store",
             "gantry-tool",
             "gantry-toolsets",
-            "gantry-transfer",
+            "gantry-transfers",
         ],
     ),
     (
@@ -89,6 +101,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-tool",
             "gantry-toolsets",
             "gantry-transfer",
+            "gantry-transfers",
         ],
     ),
     ("xtask", &[]),

@@ -475,7 +475,7 @@ fn what_goes_on_after_a_restart_is_on_record_and_ends_with_the_token_it_was_begu
     cut_off(&mut fleet, waiting);
     fleet.start_gateway();
     assert_eq!(fleet.world.run(&["tokens", "revoke", "ci"]).code, 0);
-    let last = "client:ci end failure the token that it was begun with is no longer good";
+    let last = "client:ci end failure the token that started the transfer is no longer valid";
     eventually("its end is on record", || {
         transfers_on_record(&fleet).last().is_some_and(|line| line == last)
     });

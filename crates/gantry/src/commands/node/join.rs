@@ -7,8 +7,7 @@ use anyhow::{Context, Result};
 use gantry_files::{FileError, Files, FilesOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
-    ExitReason, Node, NodeHome, NodeLog, NodeOptions, Pace, Rejoin, Token, TokenSource, Transfers,
-    check_address,
+    ExitReason, Node, NodeHome, NodeLog, NodeOptions, Pace, Rejoin, Token, TokenSource, check_address,
 };
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
@@ -53,19 +52,19 @@ pub(super) fn run(mut environment: Environment, output: &Output, args: &NodeArgs
     renamed::take_over(environment.data.root(), &home, &badge)?;
     let over = runtime.block_on(async {
         let processes = processes(&home).await?;
-        let (gate, desk) = gate(&environment, &config, &joining, &home, &log, processes.clone())?;
+        let (gate, transfers) = gate(&environment, &config, &joining, &home, &log, processes.clone())?;
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         watch_signals(stop.clone(), abort.clone())?;
         let options = joining.options;
-        let (gate, streams) = (Arc::new(gate), Arc::new(Transfers(desk.clone())));
-        let node = Node { home, options, gate, processes, log: log.clone(), streams };
+        let (gate, service) = (Arc::new(gate), Some(transfers.clone()));
+        let node = Node { home, options, gate, processes, log: log.clone(), transfers: service };
         let over = tokio::select! {
             over = gantry_node::run(node, stop, abort) => over,
-            never = desk.keep_tidy() => match never {},
+            never = transfers.keep_tidy() => match never {},
         };
-        // Nobody will go on with what has come, unless the node is expected back.
+        // No transfer will resume here, unless the node is expected back.
         if let ExitReason::Unauthorized { rejoin: Rejoin::Unexpected, .. } = &over
-            && let Err(err) = desk.abandon_all().await
+            && let Err(err) = transfers.abandon_all().await
         {
             tracing::warn!(error = %err, "partsNotRemoved");
         }
@@ -278,8 +277,8 @@ fn gate(
         root: environment.data.parts(),
         owner: parts_owner(&joining.id, &joining.options.gateway),
     };
-    let desk = transfer_service(&machine, &gate, None, joining.options.workspace.clone(), &parts)?;
-    Ok((gate, desk))
+    let transfers = transfer_service(&machine, &gate, None, joining.options.workspace.clone(), &parts)?;
+    Ok((gate, transfers))
 }
 
 /// Returns all tools, or the named ones. An unknown name is an error.

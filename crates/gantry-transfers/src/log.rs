@@ -1,22 +1,22 @@
 //! Log events of transfers.
 
-use super::{Ended, Job};
+use crate::running_transfer::{RunningTransfer, TransferResult};
 
-pub(super) fn started(job: &Job, resumed: bool) {
-    let errand = job.errand();
+pub(crate) fn started(transfer: &RunningTransfer, resumed: bool) {
+    let spec = transfer.spec();
     tracing::info!(
-        transfer = job.id,
-        principal = errand.caller.principal,
-        source = %errand.source,
-        destination = %errand.destination,
+        transfer = transfer.id,
+        principal = spec.caller.principal,
+        source = %spec.source,
+        destination = %spec.destination,
         resumed,
         "transfer_started"
     );
 }
 
-pub(super) fn ended(job: &Job, outcome: &Ended) {
-    let errand = job.errand();
-    let (transfer, principal) = (&job.id, &errand.caller.principal);
+pub(crate) fn ended(transfer: &RunningTransfer, outcome: &TransferResult) {
+    let spec = transfer.spec();
+    let (transfer, principal) = (&transfer.id, &spec.caller.principal);
     match outcome {
         Ok(done) => {
             let (bytes, files) = (done.bytes_transferred, done.files);

@@ -1,4 +1,5 @@
-//! The workspace's end of a transfer: objects are read as they are, files that come are staged until they are whole.
+//! [`ObjectBackend`] is the endpoint in agents' storage. Objects are read in place. Incoming files are staged
+//! until they are complete.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,25 +15,25 @@ use gantry_store::{DataDir, Depth, ObjectError, ObjectReader, Objects, Staged, c
 use gantry_tool::{Call, ToolError};
 use gantry_toolsets::{StoredTree, WorkspacePath};
 use gantry_transfer::{
-    BackendFuture, PartFile, SourceFile, TransferBackend, TransferError, check_entry, part_name,
+    BackendFuture, PartFile, PathOpener, SourceFile, TransferBackend, TransferError, check_entry, part_name,
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::meter::{Meter, Meters};
+use crate::meter::{Meter, Meters};
 
-/// Among the details of an error: not the transfer is at fault, nor its end.
+/// Marks an error in its details: the store cannot be reached, and the transfer may wait for it.
 const STORE_AWAY: &str = "the store is away";
 
 const PAGE_ENTRIES: usize = 512;
 
-/// What was written in the workspace has no mode, and files of a storage that keeps none neither.
+/// The mode of objects without one: those that a tool wrote, and all objects of a store that keeps no modes.
 const FILE_MODE: u32 = 0o644;
 
-/// A listing tells no modes: each file of a page is looked at, so many at once.
-const LOOKS_AT_ONCE: usize = 16;
+/// Listings have no modes, so the metadata of each file of a page is read, this many at once.
+const METADATA_READS: usize = 16;
 
-/// A staged file may still be held by a receiver that is about to notice that its stream is gone.
+/// How long to wait for a staged file whose receiver has not yet noticed that its stream is closed.
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -41,7 +42,7 @@ pub(crate) struct ObjectBackend {
     data: DataDir,
     meters: Meters,
     sources: Mutex<HashMap<String, StoredSource>>,
-    /// The key of a file, or of a directory without its final slash.
+    /// Keys of files, and of directories without the final slash, by transfer.
     destinations: Mutex<HashMap<String, String>>,
 }
 
@@ -56,8 +57,8 @@ impl ObjectBackend {
         ObjectBackend { objects, data, meters, sources: Mutex::default(), destinations: Mutex::default() }
     }
 
-    async fn open_source(&self, ask: TransferOpen) -> Result<TransferOpened, WireError> {
-        let path = WorkspacePath::new(&call(&ask.caller)?, &ask.path).map_err(tool_error)?;
+    async fn open_source(&self, request: TransferOpen) -> Result<TransferOpened, WireError> {
+        let path = WorkspacePath::new(&call(&request.caller)?, &request.path).map_err(tool_error)?;
         if !path.is_folder()
             && let Some((_, info)) = path.find(&self.objects).await.map_err(tool_error)?
         {
@@ -70,7 +71,7 @@ impl ObjectBackend {
                 mime: Some(info.content_type),
             };
             let source = StoredSource::Object { key: info.key, size: info.size, etag: info.etag };
-            lock(&self.sources).insert(ask.transfer, source);
+            lock(&self.sources).insert(request.transfer, source);
             return Ok(opened);
         }
         let failed = |message: String| Err(WireError::new(ErrorCode::Failed, message));
@@ -94,16 +95,16 @@ impl ObjectBackend {
             path: path.key(),
             mime: None,
         };
-        lock(&self.sources).insert(ask.transfer, StoredSource::Folder { folder: path, entries });
+        lock(&self.sources).insert(request.transfer, StoredSource::Folder { folder: path, entries });
         Ok(opened)
     }
 
-    async fn prepare_destination(&self, ask: TransferPrepare) -> Result<TransferPrepared, WireError> {
-        let call = call(&ask.caller)?;
+    async fn prepare_destination(&self, request: TransferPrepare) -> Result<TransferPrepared, WireError> {
+        let call = call(&request.caller)?;
         let failed = |message: String| Err(WireError::new(ErrorCode::Failed, message));
-        let key = match ask.kind {
+        let key = match request.kind {
             SentKind::File => {
-                let path = WorkspacePath::written_file(&call, &ask.path).map_err(tool_error)?;
+                let path = WorkspacePath::written_file(&call, &request.path).map_err(tool_error)?;
                 let below = format!("{}/", path.key());
                 let below = self.objects.list(&below, Depth::One).await.map_err(object_error)?;
                 if !below.objects.is_empty() || !below.prefixes.is_empty() {
@@ -113,7 +114,7 @@ impl ObjectBackend {
                 path.key()
             }
             SentKind::Directory => {
-                let path = WorkspacePath::new(&call, &ask.path).map_err(tool_error)?;
+                let path = WorkspacePath::new(&call, &request.path).map_err(tool_error)?;
                 let is_root = path.shown() == "/";
                 if !is_root && self.objects.head(&path.key()).await.map_err(object_error)?.is_some() {
                     return failed(format!("not a directory but a file: {}", path.shown()));
@@ -121,11 +122,11 @@ impl ObjectBackend {
                 path.key()
             }
         };
-        lock(&self.destinations).insert(ask.transfer, key.clone());
+        lock(&self.destinations).insert(request.transfer, key.clone());
         Ok(TransferPrepared { path: key })
     }
 
-    /// One that is gone by now is missed when it is sent.
+    /// Adds the stored mode to an entry. A file that was deleted meanwhile fails when it is sent.
     async fn with_mode(
         &self,
         folder: &WorkspacePath,
@@ -173,19 +174,21 @@ impl ObjectBackend {
     }
 }
 
-impl TransferBackend for ObjectBackend {
-    fn open(&self, ask: TransferOpen, _cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
-        Box::pin(self.open_source(ask))
+impl PathOpener for ObjectBackend {
+    fn open(&self, request: TransferOpen, _cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
+        Box::pin(self.open_source(request))
     }
 
     fn prepare(
         &self,
-        ask: TransferPrepare,
+        request: TransferPrepare,
         _cancel: CancellationToken,
     ) -> BackendFuture<'_, TransferPrepared> {
-        Box::pin(self.prepare_destination(ask))
+        Box::pin(self.prepare_destination(request))
     }
+}
 
+impl TransferBackend for ObjectBackend {
     fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
         let source = lock(&self.sources).get(transfer).cloned().ok_or_else(|| unknown(transfer))?;
         let StoredSource::Folder { entries, folder } = source else {
@@ -197,8 +200,8 @@ impl TransferBackend for ObjectBackend {
             let page: Vec<WireEntry> = entries.drain(..count).collect();
             (page, entries.is_empty())
         };
-        let looks = stream::iter(page).map(|entry| self.with_mode(&folder, entry)).buffered(LOOKS_AT_ONCE);
-        let entries = Handle::current().block_on(looks.try_collect()).map_err(stored)?;
+        let reads = stream::iter(page).map(|entry| self.with_mode(&folder, entry)).buffered(METADATA_READS);
+        let entries = Handle::current().block_on(reads.try_collect()).map_err(stored)?;
         Ok(ManifestPage { entries, last })
     }
 
@@ -214,23 +217,23 @@ impl TransferBackend for ObjectBackend {
             }
             _ => {
                 return Err(TransferError::Violation(
-                    "files have no entries, and directories nothing else".into(),
+                    "a file has no entries, and a directory has only entries".into(),
                 ));
             }
         };
-        Ok(Box::new(StoredOrigin { objects: self.objects.clone(), key, size, etag, reading: None }))
+        Ok(Box::new(ObjectSource { objects: self.objects.clone(), key, size, etag, reading: None }))
     }
 
     fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError> {
         let key = self.key(transfer, entry)?;
         let staged = self.open_staged(&part_name(transfer, entry))?;
         let meter = self.meters.find(transfer);
-        Ok(Box::new(StagedLanding { staged, objects: self.objects.clone(), key, meter }))
+        Ok(Box::new(StagedPart { staged, objects: self.objects.clone(), key, meter }))
     }
 
-    /// Directories are there as soon as something lies in them.
-    fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
-        match ask.target {
+    /// Does nothing for a directory, which exists as soon as an object is below it.
+    fn make(&self, request: &TransferMake) -> Result<(), TransferError> {
+        match request.target {
             None => Ok(()),
             Some(_) => Err(TransferError::Violation("the workspace has no links".into())),
         }
@@ -239,7 +242,7 @@ impl TransferBackend for ObjectBackend {
     fn finish(&self, transfer: &str) -> Result<(), TransferError> {
         lock(&self.sources).remove(transfer);
         if lock(&self.destinations).remove(transfer).is_some() {
-            // Of files that were left out. All else is there: what cannot be removed now is swept.
+            // Only skipped files are still staged. A file that cannot be removed now is swept later.
             let _ = self.discard_staged(transfer);
         }
         Ok(())
@@ -264,13 +267,14 @@ impl TransferBackend for ObjectBackend {
     }
 }
 
-/// The parts of a transfer have its id, and after it which file of a directory it is.
+/// Returns the transfer of a staged file, whose name begins with the id of the transfer.
 fn transfer_of(staged: &str) -> &str {
     const ID_CHARS: usize = uuid::fmt::Hyphenated::LENGTH;
     staged.get(..ID_CHARS).unwrap_or(staged)
 }
 
-struct StoredOrigin {
+/// An object that is being sent.
+struct ObjectSource {
     objects: Objects,
     key: String,
     size: u64,
@@ -284,7 +288,7 @@ struct Reading {
     offset: u64,
 }
 
-impl SourceFile for StoredOrigin {
+impl SourceFile for ObjectSource {
     fn size(&self) -> u64 {
         self.size
     }
@@ -314,21 +318,22 @@ impl SourceFile for StoredOrigin {
         Ok(filled)
     }
 
-    /// A reader has one version, and every reader the one of the etag.
+    /// The object cannot change while it is read, because every reader asks for the version of the etag.
     fn check_unchanged(&self) -> Result<(), TransferError> {
         Ok(())
     }
 }
 
-struct StagedLanding {
+/// A file that is being received, and will become an object.
+struct StagedPart {
     staged: Staged,
     objects: Objects,
     key: String,
-    /// On the way into a bucket a file moves once more.
+    /// Notes progress while the complete file is uploaded to a bucket.
     meter: Option<Arc<Meter>>,
 }
 
-impl PartFile for StagedLanding {
+impl PartFile for StagedPart {
     fn length(&self) -> u64 {
         self.staged.length()
     }
@@ -338,7 +343,7 @@ impl PartFile for StagedLanding {
     }
 
     fn truncate(&mut self, length: u64) -> Result<(), TransferError> {
-        self.staged.truncate(length).map_err(|err| staging("cut the staged file", &err))
+        self.staged.truncate(length).map_err(|err| staging("truncate the staged file", &err))
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
@@ -346,7 +351,7 @@ impl PartFile for StagedLanding {
     }
 
     fn commit(self: Box<Self>, mode: u32) -> Result<(), TransferError> {
-        let StagedLanding { staged, objects, key, meter } = *self;
+        let StagedPart { staged, objects, key, meter } = *self;
         let moved = || meter.iter().for_each(|meter| meter.moved());
         let put = objects.put_staged(&key, staged, content_type(&key), Some(mode), &moved);
         Handle::current().block_on(put).map_err(stored)
@@ -373,7 +378,7 @@ fn stored(err: ObjectError) -> TransferError {
     TransferError::Other(object_error(err))
 }
 
-/// Whether the store was away, and nothing else is wrong.
+/// Whether an error only means that the store cannot be reached.
 pub(crate) fn is_store_away(error: &WireError) -> bool {
     error.code == ErrorCode::Unavailable
         && error.details.as_ref().is_some_and(|details| *details == STORE_AWAY)

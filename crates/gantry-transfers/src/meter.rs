@@ -1,4 +1,4 @@
-//! How far a transfer is, and when it last moved.
+//! [`Meter`] counts the bytes of a transfer and when it last made progress.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Meter {
     started: Instant,
     done: AtomicU64,
-    /// 0 while it is not known.
+    /// 0 while it is unknown.
     total: AtomicU64,
     /// Milliseconds after `started`.
     moved: AtomicU64,
@@ -30,13 +30,13 @@ impl Meter {
         self.moved();
     }
 
-    /// Something went forward, if only a request.
+    /// Notes progress, also without bytes, such as an answered request.
     pub(crate) fn moved(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.moved.store(now, Ordering::Relaxed);
     }
 
-    /// So many bytes are there, whatever was counted before.
+    /// Replaces the count of bytes that have arrived.
     pub(crate) fn set_done(&self, bytes: u64) {
         self.done.store(bytes, Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ impl Meter {
     }
 }
 
-/// The meters of transfers that run, by the transfer's id.
+/// The meters of the running transfers, by transfer id.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meters(Arc<Mutex<HashMap<String, Arc<Meter>>>>);
 

@@ -1,5 +1,5 @@
-//! Passes frames from the sender of a stream to its receiver and back, as they are, and nobody else's. The end is held back until the
-//! sender has answered for it: only then may a file get its name.
+//! [`Relay`] passes the frames of a stream between its sender and its receiver, and rejects those of others. It holds
+//! the end frame back until the sender has confirmed it, because the receiver renames the file when it gets it.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,63 +12,62 @@ use gantry_transfer::{FrameFuture, FrameOut, TransferService};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::meter::Meter;
+use crate::meter::Meter;
 
-/// Where frames come from and go to: a node's second connection, or a desk of the gateway itself.
+/// Where frames come from and go to: a node's bulk connection, or a service in the gateway's process.
 #[derive(Clone)]
-pub(crate) enum Port {
+pub(crate) enum FramePeer {
     Link(Link),
     Service(Arc<TransferService>),
 }
 
-impl PartialEq for Port {
-    fn eq(&self, other: &Port) -> bool {
+impl PartialEq for FramePeer {
+    fn eq(&self, other: &FramePeer) -> bool {
         match (self, other) {
-            (Port::Link(one), Port::Link(other)) => one == other,
-            (Port::Service(one), Port::Service(other)) => Arc::ptr_eq(one, other),
+            (FramePeer::Link(one), FramePeer::Link(other)) => one == other,
+            (FramePeer::Service(one), FramePeer::Service(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
     }
 }
 
-/// The open streams. Their numbers are never used again by this start of the gateway.
+/// The open streams by number. This process does not use a number twice.
 #[derive(Default)]
 pub(crate) struct Relay {
     last: AtomicU32,
-    passages: Mutex<HashMap<u32, Arc<Passage>>>,
+    streams: Mutex<HashMap<u32, Arc<StreamState>>>,
     /// Frames that belonged to no stream of their sender.
-    refused: AtomicU64,
+    rejected: AtomicU64,
 }
 
-/// One stream.
-struct Passage {
-    source: Port,
-    destination: Port,
+struct StreamState {
+    source: FramePeer,
+    destination: FramePeer,
     meter: Arc<Meter>,
     /// Bytes before this offset have passed.
     passed: AtomicU64,
     granted: AtomicU64,
-    /// Told with the first credit: the receiver is ready.
+    /// Gets the first credit, which means that the receiver is ready.
     ready: Mutex<Option<oneshot::Sender<u64>>>,
-    /// Told with the sender's end, which is not passed on by itself.
+    /// Gets the sender's end frame, which only [`RelayStream::release`] passes on.
     ended: Mutex<Option<oneshot::Sender<StreamFrame>>>,
     broken: CancellationToken,
     reason: Mutex<Option<String>>,
 }
 
 impl Relay {
-    /// Opens a stream that goes on from an offset. It is closed when the handle is dropped.
+    /// Opens a stream that starts at an offset. Dropping the handle closes it.
     pub(crate) fn open(
         self: &Arc<Self>,
-        source: Port,
-        destination: Port,
+        source: FramePeer,
+        destination: FramePeer,
         from: u64,
         meter: &Arc<Meter>,
-    ) -> Opened {
+    ) -> RelayStream {
         let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let (ready, first_credit) = oneshot::channel();
         let (ended, end) = oneshot::channel();
-        let passage = Arc::new(Passage {
+        let state = Arc::new(StreamState {
             source,
             destination,
             meter: meter.clone(),
@@ -79,96 +78,96 @@ impl Relay {
             broken: CancellationToken::new(),
             reason: Mutex::default(),
         });
-        self.passages().insert(number, passage.clone());
-        Opened { relay: self.clone(), number, passage, first_credit: Some(first_credit), end: Some(end) }
+        self.streams().insert(number, state.clone());
+        RelayStream { relay: self.clone(), number, state, first_credit: Some(first_credit), end: Some(end) }
     }
 
-    /// A frame came. What does not belong to a stream of its sender is answered with an abort, and counted.
-    pub(crate) fn pass(&self, from: &Port, frame: StreamFrame) {
+    /// Passes a frame on. A frame that belongs to no stream of its sender is counted and answered with an abort.
+    pub(crate) fn pass(&self, from: &FramePeer, frame: StreamFrame) {
         let number = frame.stream();
-        let found = self.passages().get(&number).cloned();
-        let Some(passage) = found else { return self.refuse(from, &frame) };
-        let is_source = passage.source == *from;
-        let is_destination = passage.destination == *from;
+        let found = self.streams().get(&number).cloned();
+        let Some(state) = found else { return self.reject(from, &frame) };
+        let is_source = state.source == *from;
+        let is_destination = state.destination == *from;
         match frame.kind() {
-            StreamKind::Data if is_source => match passage.advance(&frame) {
-                Ok(()) => self.deliver(number, &passage, &passage.destination, frame),
-                Err(reason) => self.break_off(number, &passage, reason),
+            StreamKind::Data if is_source => match state.advance(&frame) {
+                Ok(()) => self.deliver(number, &state, &state.destination, frame),
+                Err(reason) => self.abort(number, &state, reason),
             },
             StreamKind::End if is_source => {
-                let ended = passage.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let ended = state.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ended {
                     Some(ended) => {
-                        // Nobody may wait for it any more.
+                        // The attempt may have ended.
                         let _ = ended.send(frame);
                     }
-                    None => self.break_off(number, &passage, "it ended twice"),
+                    None => self.abort(number, &state, "the sender sent two end frames"),
                 }
             }
             StreamKind::Credit if is_destination => {
-                let most = passage.passed.load(Ordering::Acquire).saturating_add(MAX_UNACKNOWLEDGED_BYTES);
+                let most = state.passed.load(Ordering::Acquire).saturating_add(MAX_UNACKNOWLEDGED_BYTES);
                 if frame.offset() > most {
-                    return self.break_off(number, &passage, "more credit was granted than is allowed");
+                    return self.abort(number, &state, "more credit was granted than is allowed");
                 }
-                passage.granted.fetch_max(frame.offset(), Ordering::AcqRel);
-                let ready = passage.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
+                state.granted.fetch_max(frame.offset(), Ordering::AcqRel);
+                let ready = state.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ready {
                     Some(ready) => {
-                        // Nobody may wait for it any more.
+                        // The attempt may have ended.
                         let _ = ready.send(frame.offset());
                     }
-                    None => self.deliver(number, &passage, &passage.source, frame),
+                    None => self.deliver(number, &state, &state.source, frame),
                 }
             }
             StreamKind::Abort if is_source || is_destination => {
-                self.passages().remove(&number);
-                passage.note(&frame.reason());
-                let other = if is_source { &passage.destination } else { &passage.source };
+                self.streams().remove(&number);
+                state.note(&frame.reason());
+                let other = if is_source { &state.destination } else { &state.source };
                 other.deliver(self, frame);
-                // Both ends tell why in their answers; nobody waits for those if they do not.
+                // Both endpoints report the reason in their answers.
             }
-            _ => self.refuse(from, &frame),
+            _ => self.reject(from, &frame),
         }
     }
 
-    pub(crate) fn refused_frames(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+    pub(crate) fn rejected_frames(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
     }
 
-    fn deliver(&self, number: u32, passage: &Passage, to: &Port, frame: StreamFrame) {
+    fn deliver(&self, number: u32, state: &StreamState, to: &FramePeer, frame: StreamFrame) {
         if !to.deliver(self, frame) {
-            self.break_off(number, passage, "the other end cannot be reached, or does not keep up");
+            self.abort(number, state, "the other endpoint cannot be reached or is too slow");
         }
     }
 
-    fn break_off(&self, number: u32, passage: &Passage, reason: &str) {
-        self.passages().remove(&number);
-        passage.note(reason);
-        passage.source.deliver(self, StreamFrame::abort(number, reason));
-        passage.destination.deliver(self, StreamFrame::abort(number, reason));
-        passage.broken.cancel();
+    fn abort(&self, number: u32, state: &StreamState, reason: &str) {
+        self.streams().remove(&number);
+        state.note(reason);
+        state.source.deliver(self, StreamFrame::abort(number, reason));
+        state.destination.deliver(self, StreamFrame::abort(number, reason));
+        state.broken.cancel();
     }
 
-    /// An abort is never answered with one.
-    fn refuse(&self, from: &Port, frame: &StreamFrame) {
+    /// An abort is never answered with an abort, or two endpoints would loop forever.
+    fn reject(&self, from: &FramePeer, frame: &StreamFrame) {
         if frame.kind() != StreamKind::Abort {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            from.deliver(self, StreamFrame::abort(frame.stream(), "there is no such stream"));
+            self.rejected.fetch_add(1, Ordering::Relaxed);
+            from.deliver(self, StreamFrame::abort(frame.stream(), "unknown stream"));
         }
     }
 
-    fn passages(&self) -> MutexGuard<'_, HashMap<u32, Arc<Passage>>> {
-        self.passages.lock().unwrap_or_else(PoisonError::into_inner)
+    fn streams(&self) -> MutexGuard<'_, HashMap<u32, Arc<StreamState>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Port {
-    /// False when it is closed or full. Never waits.
+impl FramePeer {
+    /// Returns false if the connection is closed or its queue is full. Never waits.
     fn deliver(&self, relay: &Relay, frame: StreamFrame) -> bool {
         match self {
-            Port::Link(link) => link.try_stream(frame),
-            Port::Service(desk) => {
-                if let Some(back) = desk.take(frame) {
+            FramePeer::Link(link) => link.try_stream(frame),
+            FramePeer::Service(service) => {
+                if let Some(back) = service.take(frame) {
                     relay.pass(self, back);
                 }
                 true
@@ -177,8 +176,8 @@ impl Port {
     }
 }
 
-impl Passage {
-    /// Bytes come in order, and no more than the receiver has granted.
+impl StreamState {
+    /// Checks that a data frame is next in order and within the granted credit, and counts its bytes.
     fn advance(&self, frame: &StreamFrame) -> Result<(), &'static str> {
         let length = frame.payload().len() as u64;
         let passed = self.passed.load(Ordering::Acquire);
@@ -201,22 +200,22 @@ impl Passage {
     }
 }
 
-/// A stream that is open as long as this lives.
-pub(crate) struct Opened {
+/// An open stream. Dropping it closes the stream.
+pub(crate) struct RelayStream {
     relay: Arc<Relay>,
     pub(crate) number: u32,
-    passage: Arc<Passage>,
+    state: Arc<StreamState>,
     first_credit: Option<oneshot::Receiver<u64>>,
     end: Option<oneshot::Receiver<StreamFrame>>,
 }
 
-impl Opened {
-    /// Waits until the receiver is ready; returns how far it lets the sender go. `None` when the stream broke.
+impl RelayStream {
+    /// Waits until the receiver is ready, and returns its credit. Returns `None` if the stream was closed.
     pub(crate) async fn ready(&mut self) -> Option<u64> {
         self.first_credit.take()?.await.ok()
     }
 
-    /// Waits for the sender's end, which can be taken once.
+    /// Waits for the sender's end frame. Only the first call returns it.
     pub(crate) async fn ended(&mut self) -> StreamFrame {
         let end = match &mut self.end {
             Some(end) => end.await,
@@ -229,47 +228,47 @@ impl Opened {
         }
     }
 
-    /// Passes the sender's end on.
+    /// Passes the sender's end frame on.
     pub(crate) fn release(&self, end: StreamFrame) {
-        self.relay.deliver(self.number, &self.passage, &self.passage.destination, end);
+        self.relay.deliver(self.number, &self.state, &self.state.destination, end);
     }
 
-    /// Returns when the stream cannot go on, with the reason.
+    /// Waits until the stream is aborted, and returns the reason.
     pub(crate) fn broken(&self) -> impl Future<Output = String> + use<> {
-        let passage = self.passage.clone();
+        let state = self.state.clone();
         async move {
-            passage.broken.cancelled().await;
-            let reason = passage.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            state.broken.cancelled().await;
+            let reason = state.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
             reason.unwrap_or_default()
         }
     }
 
-    /// Tells both ends that it is over.
+    /// Aborts the stream at both endpoints.
     pub(crate) fn abort(&self, reason: &str) {
-        self.relay.break_off(self.number, &self.passage, reason);
+        self.relay.abort(self.number, &self.state, reason);
     }
 
-    /// Where the stream has got to.
+    /// Bytes before this offset have passed.
     pub(crate) fn passed(&self) -> u64 {
-        self.passage.passed.load(Ordering::Acquire)
+        self.state.passed.load(Ordering::Acquire)
     }
 }
 
-impl Drop for Opened {
+impl Drop for RelayStream {
     fn drop(&mut self) {
-        self.relay.passages().remove(&self.number);
+        self.relay.streams().remove(&self.number);
     }
 }
 
-/// The way out of one of the gateway's own desks.
-pub(crate) struct DeskOut {
+/// Sends the frames of a service in the gateway's process to the relay.
+pub(crate) struct RelayOut {
     pub(crate) relay: Arc<Relay>,
-    pub(crate) desk: Arc<TransferService>,
+    pub(crate) service: Arc<TransferService>,
 }
 
-impl FrameOut for DeskOut {
+impl FrameOut for RelayOut {
     fn send(&self, frame: StreamFrame) -> FrameFuture<'_> {
-        self.relay.pass(&Port::Service(self.desk.clone()), frame);
+        self.relay.pass(&FramePeer::Service(self.service.clone()), frame);
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -283,40 +282,39 @@ mod tests {
     use gantry_store::{DataDir, Objects};
 
     use super::*;
-    use crate::transfers::meter::Meters;
-    use crate::transfers::storage::ObjectBackend;
+    use crate::meter::Meters;
+    use crate::object_backend::ObjectBackend;
 
-    fn desk(data: &DataDir) -> Arc<TransferService> {
-        TransferService::new(Arc::new(ObjectBackend::new(
-            Objects::folder(data),
-            data.clone(),
-            Meters::default(),
-        )))
+    fn service(data: &DataDir) -> Arc<TransferService> {
+        let backend = ObjectBackend::new(Objects::folder(data), data.clone(), Meters::default());
+        let backend = Arc::new(backend);
+        TransferService::new(backend.clone(), backend)
     }
 
     fn data(stream: u32, offset: u64, length: usize) -> StreamFrame {
         StreamFrame::data_with(stream, offset, length, |room| Ok::<_, ()>(room.len())).unwrap().unwrap()
     }
 
-    /// A stream from the first to the second of three, and what has passed on it.
+    /// Passes frames on a stream from the first to the second of three services. Returns the passed bytes, the
+    /// rejected frames, and whether the stream was aborted.
     async fn check(frames: &[(usize, StreamFrame)]) -> (u64, u64, bool) {
         let folder = tempfile::tempdir().unwrap();
         let store = DataDir::new(folder.path().join("data"));
-        let ports: Vec<Port> = (0..3).map(|_| Port::Service(desk(&store))).collect();
+        let peers: Vec<FramePeer> = (0..3).map(|_| FramePeer::Service(service(&store))).collect();
         let relay = Arc::new(Relay::default());
         let meter = Arc::new(Meter::new());
-        let opened = relay.open(ports[0].clone(), ports[1].clone(), 0, &meter);
+        let opened = relay.open(peers[0].clone(), peers[1].clone(), 0, &meter);
         assert_eq!(opened.number, 1);
         for (from, frame) in frames {
-            relay.pass(&ports[*from], frame.clone());
+            relay.pass(&peers[*from], frame.clone());
         }
-        (opened.passed(), relay.refused_frames(), opened.passage.broken.is_cancelled())
+        (opened.passed(), relay.rejected_frames(), opened.state.broken.is_cancelled())
     }
 
     #[tokio::test]
-    async fn only_a_streams_own_ends_can_use_it() {
+    async fn frames_of_other_peers_are_rejected() {
         let credit = |up_to| StreamFrame::credit(1, up_to);
-        // The receivers here know no stream, and abort it; what passed until then is counted.
+        // The services here do not know the stream and abort it. The bytes that passed before are counted.
         assert_eq!(check(&[(1, credit(100)), (0, data(1, 0, 60))]).await, (60, 0, false));
         for (name, frames) in [
             ("bytes from a stranger", vec![(1, credit(100)), (2, data(1, 0, 60))]),
@@ -328,13 +326,13 @@ mod tests {
         ] {
             assert_eq!(check(&frames).await, (0, 1, false), "{name}");
         }
-        // A stranger's abort ends nothing, and is not answered either.
+        // An abort by another peer is ignored.
         let frames = [(1, credit(100)), (2, StreamFrame::abort(1, "no")), (0, data(1, 0, 60))];
         assert_eq!(check(&frames).await, (60, 0, false));
     }
 
     #[tokio::test]
-    async fn who_breaks_the_rules_breaks_the_stream() {
+    async fn protocol_violation_aborts_the_stream() {
         let credit = |up_to| StreamFrame::credit(1, up_to);
         for (name, frames) in [
             ("bytes before credit", vec![(0, data(1, 0, 1))]),
