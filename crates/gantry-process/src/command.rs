@@ -4,9 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::ProcessError;
+use crate::network::SessionNetwork;
 use crate::sandbox::Sandbox;
 
 /// `Command` is a program with everything it receives. Nothing else reaches the program.
@@ -23,6 +25,8 @@ pub struct Command {
     pub timeout: Option<Duration>,
     pub capture: Capture,
     pub sandbox: Sandbox,
+    /// The network of an isolated command. Other sandboxes use the machine's network.
+    pub network: Option<Arc<SessionNetwork>>,
 }
 
 impl Command {
@@ -36,6 +40,7 @@ impl Command {
             timeout: None,
             capture: Capture::default(),
             sandbox: Sandbox::None,
+            network: None,
         }
     }
 

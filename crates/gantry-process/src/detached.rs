@@ -251,5 +251,6 @@ fn end_record(ended: &Ended) -> EndRecord {
         cause,
         ended_at: Moment::from(ended.ended_at),
         duration_ms: u64::try_from(ended.duration.as_millis()).unwrap_or(u64::MAX),
+        quarantined: ended.quarantined.clone(),
     }
 }

@@ -15,6 +15,8 @@ pub enum ProcessError {
     Invalid(&'static str),
     #[error("the sandbox cannot be enforced, so the command was not started: {reason}")]
     SandboxUnavailable { reason: String },
+    #[error("cannot create a network for the sandbox: {0}")]
+    Network(String),
     #[error("cannot start the keeper {}: {source}", keeper.display())]
     Keeper { keeper: PathBuf, source: Error },
     #[error("cannot prepare the command: {0}")]

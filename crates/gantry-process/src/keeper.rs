@@ -21,6 +21,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use crate::keeper::control_protocol::Report;
+use crate::sandbox::quarantine::Protected;
 use crate::session::record::{Cause, EndRecord, Moment};
 
 mod control;
@@ -32,6 +33,8 @@ mod folder;
 mod guard;
 mod inherited;
 mod launch;
+#[cfg(target_os = "linux")]
+mod network;
 mod pump;
 mod receive;
 
@@ -75,6 +78,10 @@ fn keep() -> Result<(), std::io::Error> {
     leave_terminal();
     descendants::adopt()?;
     let (order, descriptors) = receive::order(&control)?;
+    #[cfg(target_os = "linux")]
+    if order.create_network {
+        return network::create(&control);
+    }
     let mut control = Control::new(control);
     let launched = match launch::launch(&order, descriptors) {
         Ok(launched) => launched,
@@ -98,6 +105,7 @@ fn keep() -> Result<(), std::io::Error> {
         begun,
         deadline: timeout.and_then(|timeout| begun.checked_add(timeout)),
         status: None,
+        protected: launched.protected,
     };
     keeper.run();
     Ok(())
@@ -129,6 +137,7 @@ struct Keeper {
     deadline: Option<Instant>,
     /// How the target ended; `None` while it runs.
     status: Option<WaitStatus>,
+    protected: Protected,
 }
 
 /// `Ready` says which control sockets are readable.
@@ -170,6 +179,7 @@ impl Keeper {
             cause,
             ended_at: Moment::now(),
             duration_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            quarantined: self.protected.quarantine_new(),
         };
         if let Some(folder) = self.folder.as_ref().filter(|_| self.detached) {
             folder.write_end(&end);

@@ -14,7 +14,12 @@ mod filesystem;
 mod limits;
 #[cfg(target_os = "linux")]
 mod links;
+#[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
+pub(crate) mod namespaces;
 pub(crate) mod private_tmp;
+pub(crate) mod quarantine;
 #[cfg(target_os = "linux")]
 mod syscalls;
 
@@ -71,6 +76,31 @@ pub enum Sandbox {
         read_only: Vec<PathBuf>,
         network: Network,
     },
+    /// Everything can be read, except `covered` and devices; only `write` can be changed. The
+    /// command has its own mounts and its own network.
+    ///
+    /// Empty read-only mounts cover the paths in `covered` that exist, so the directories around
+    /// them stay usable: a home directory can be listed and files can be created in it. At least
+    /// one of them must be a directory. Paths in `read_only` that exist are mounted read-only.
+    ///
+    /// No mount can cover a path that does not exist. What the command creates at such a path is
+    /// renamed after the command ends, and reported as [`crate::Ended::quarantined`].
+    ///
+    /// The network is that of [`crate::Command::network`]. Without one the command gets an empty
+    /// network. Of local sockets only pairs are allowed.
+    Isolated {
+        write: Vec<PathBuf>,
+        covered: Vec<PathBuf>,
+        read_only: Vec<PathBuf>,
+        network: Network,
+    },
+}
+
+impl Sandbox {
+    /// Reports whether the command gets its own mounts and network.
+    pub(crate) fn needs_namespaces(&self) -> bool {
+        matches!(self, Sandbox::Isolated { .. })
+    }
 }
 
 /// Returns the real paths of those that exist. A missing path needs no closing, which would only
@@ -139,6 +169,14 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
         Sandbox::OnlyExcept { read, write, closed, read_only, network } => {
             let only = filesystem::Only { read, write };
             filesystem::close(closed, read_only, Some(only))?;
+            open_only(only, *network)
+        }
+        // Landlock refuses every mount, so the mounts come first.
+        Sandbox::Isolated { write, covered, read_only, network } => {
+            mounts::apply(covered, read_only)?;
+            let root = [PathBuf::from("/")];
+            let only = filesystem::Only { read: &root, write };
+            filesystem::close_devices(only)?;
             open_only(only, *network)
         }
     }

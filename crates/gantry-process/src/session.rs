@@ -93,6 +93,8 @@ pub struct Ended {
     /// How many bytes of output the log lacks, because of its size limit or an error.
     pub log_dropped: u64,
     pub log_error: Option<String>,
+    /// A line for each protected path that an isolated command created. Each was renamed.
+    pub quarantined: Vec<String>,
 }
 
 impl From<&EndRecord> for Ended {
@@ -108,6 +110,7 @@ impl From<&EndRecord> for Ended {
             survivors: end.survivors,
             log_dropped: end.log.dropped,
             log_error: end.log.error.clone(),
+            quarantined: end.quarantined.clone(),
         }
     }
 }

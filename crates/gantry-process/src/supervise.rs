@@ -16,7 +16,7 @@ use crate::capture::{Captured, Collector};
 use crate::command::{Command, Cwd};
 use crate::error::ProcessError;
 use crate::keeper::control_protocol::{
-    CLOSE_STDIN, DETACH, KILL, Keep, LaunchStep, LogReport, Order, OsText, Output, Report, TERMINATE,
+    CLOSE_STDIN, DETACH, JoinNetwork, KILL, Keep, LaunchStep, LogReport, MAX_DESCRIPTORS, Order, OsText, Output, Report, TERMINATE,
 };
 use crate::keeper::{KILL_LIMIT, TERM_GRACE};
 use crate::session::Ended;
@@ -229,7 +229,7 @@ impl Supervisor {
                 ));
             }
         };
-        let mut descriptors = Vec::with_capacity(6);
+        let mut descriptors = Vec::with_capacity(MAX_DESCRIPTORS);
         let stdin = wiring.stdin.is_some();
         descriptors.extend(wiring.stdin);
         descriptors.extend(wiring.sinks);
@@ -241,6 +241,17 @@ impl Supervisor {
             keep = Some(Keep { timeout_ms: wiring.timeout_ms });
             folder = Some(wiring.folder);
             deadline = deadline.and_then(|timeout| timeout.checked_add(TIMEOUT_MARGIN));
+        }
+        let mut join = None;
+        if let Some(network) = &command.network {
+            match network.descriptors() {
+                Ok((user, network)) => {
+                    join = Some(JoinNetwork { with_user: user.is_some() });
+                    descriptors.extend(user);
+                    descriptors.push(network);
+                }
+                Err(source) => return Err((started, ProcessError::Prepare(source))),
+            }
         }
         let (cwd, directory) = match command.cwd {
             Cwd::Path(path) => (Some(OsText::from(&path)), path.display().to_string()),
@@ -258,6 +269,8 @@ impl Supervisor {
             output: wiring.output,
             keep,
             sandbox: command.sandbox,
+            network: join,
+            create_network: false,
         };
         if let Err(source) = link.order(&order, descriptors).await {
             link.kill_keeper();
@@ -403,6 +416,7 @@ impl Supervisor {
             cause: Cause::KeeperLost,
             ended_at: Moment::now(),
             duration_ms: self.age_ms(),
+            quarantined: Vec::new(),
         };
         if let Some(folder) = self.folder.as_ref().filter(|_| self.detached) {
             // If this fails, the next engine comes to the same conclusion.

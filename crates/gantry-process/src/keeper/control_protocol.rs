@@ -40,8 +40,11 @@ pub(crate) const MAX_REPORT_BYTES: usize = 64 * 1024;
 pub(crate) const MAX_ORDER_BYTES: usize = 32 << 20;
 
 /// At most: stdin, stdout, and stderr or log; the folder and the standard input of a kept session;
-/// the directory.
-pub(crate) const MAX_DESCRIPTORS: usize = 6;
+/// the user and network namespaces; the directory.
+pub(crate) const MAX_DESCRIPTORS: usize = 8;
+
+/// A new network: the user namespace, the network namespace, the listening socket.
+pub(crate) const MAX_NETWORK_DESCRIPTORS: usize = 3;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -55,6 +58,28 @@ pub(crate) struct Order {
     pub(crate) output: Output,
     pub(crate) keep: Option<Keep>,
     pub(crate) sandbox: Sandbox,
+    /// The network to run in. Its descriptors come before the directory's.
+    #[serde(default)]
+    pub(crate) network: Option<JoinNetwork>,
+    /// If true, the keeper runs no command. It creates a network and answers with
+    /// [`NetworkReport`].
+    #[serde(default)]
+    pub(crate) create_network: bool,
+}
+
+/// `JoinNetwork` says which descriptors of a network an order carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JoinNetwork {
+    /// If true, the user namespace comes before the network namespace.
+    pub(crate) with_user: bool,
+}
+
+/// `NetworkReport` is the answer to an order that creates a network, on one line. The descriptors
+/// travel with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum NetworkReport {
+    Created { with_user: bool },
+    Failed { reason: String },
 }
 
 /// `Keep` is present for a session that can be detached. The next descriptor is its folder. If

@@ -72,6 +72,9 @@ pub(crate) struct EndRecord {
     pub(crate) cause: Cause,
     pub(crate) ended_at: Moment,
     pub(crate) duration_ms: u64,
+    /// A line for each protected path that the command created.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) quarantined: Vec<String>,
 }
 
 /// `Cause` says why a command ended.

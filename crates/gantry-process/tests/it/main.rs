@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod hostile;
+mod isolated;
 mod output;
 mod piped;
 mod restarts;
