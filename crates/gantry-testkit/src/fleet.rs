@@ -1,89 +1,36 @@
-//! A real gateway and real nodes, each a process with a data directory and a workspace of its own.
+//! A real gateway and real nodes. Each is a process with its own data directory and workspace.
 
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
-use super::http::{self, Response};
-use crate::run::{Ran, World};
+use crate::http::{self, Response};
+use crate::{Process, Ran, SOON, World, eventually};
 
-/// For what should take a moment, on a machine that is busy with other tests.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
-
-/// Waits for a condition, and says which one never came.
-pub(crate) fn eventually(what: &str, within: Duration, mut is_so: impl FnMut() -> bool) -> Duration {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < within, "not within {within:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    began.elapsed()
-}
-
-/// One program that is ended with the test.
-struct Running {
-    child: Child,
-}
-
-impl Running {
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
-    fn inside(&self, path: &Path) -> PathBuf {
-        let root = format!("/proc/{}/root", self.child.id());
-        Path::new(&root).join(path.strip_prefix("/").unwrap())
-    }
-
-    fn kill(mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    fn terminate(&self) {
-        let _ = kill_process(self.pid(), Signal::TERM);
-    }
-
-    fn wait(&mut self, within: Duration) -> ExitStatus {
-        let mut ended = None;
-        eventually("the process ends", within, || {
-            ended = self.child.try_wait().unwrap();
-            ended.is_some()
-        });
-        ended.unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The gateway, with the `local` node of its own machine.
-pub(crate) struct Fleet {
-    pub(crate) world: World,
-    pub(crate) address: SocketAddr,
-    pub(crate) token: String,
-    /// Shell words that arrange its mounts before it starts, seen by nobody else.
-    pub(crate) mounts: Option<String>,
-    running: Option<Running>,
+/// `Fleet` is a gateway with the `local` node of its own machine.
+pub struct Fleet {
+    pub world: World,
+    pub address: SocketAddr,
+    pub token: String,
+    /// A shell command that runs in the gateway's own mount namespace before it starts.
+    pub mounts: Option<String>,
+    running: Option<Process>,
     mark: String,
 }
 
 impl Fleet {
-    pub(crate) fn start() -> Fleet {
+    pub fn start() -> Fleet {
         Fleet::start_with(|_| None)
     }
 
-    /// With mounts of its own.
-    pub(crate) fn start_with(mounts: impl FnOnce(&World) -> Option<String>) -> Fleet {
+    /// Starts the gateway in a mount namespace that the returned shell command sets up.
+    pub fn start_with(mounts: impl FnOnce(&World) -> Option<String>) -> Fleet {
         let world = World::new();
         let mounts = mounts(&world);
         let mark = format!("mark-{}", world.folder.path().file_name().unwrap().to_string_lossy());
@@ -93,49 +40,45 @@ impl Fleet {
         fleet
     }
 
-    /// On the port it had before, so that nodes find it again.
-    pub(crate) fn start_gateway(&mut self) {
+    /// Starts the gateway on the port it had before, so that nodes find it again.
+    pub fn start_gateway(&mut self) {
         assert!(self.running.is_none());
         let command = self.world.command(&["up", "--listen", &self.address.to_string(), "--json"]);
-        let mut command = mounted(command, self.mounts.as_deref());
-        let said = self.world.folder.path().join("gateway.stderr");
-        command
-            .env("TEST_MARK", &self.mark)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(append(&said));
-        let mut child = command.spawn().unwrap();
+        let mut command = with_mounts(command, self.mounts.as_deref());
+        let log = self.world.folder.path().join("gateway.stderr");
+        command.env("TEST_MARK", &self.mark).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(append(&log));
+        let mut process = Process::spawn(&mut command);
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        self.running = Some(Running { child });
+        BufReader::new(process.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.running = Some(process);
         let up: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|err| panic!("{err} in {line:?}: {}", std::fs::read_to_string(&said).unwrap()));
+            .unwrap_or_else(|err| panic!("{err} in {line:?}: {}", std::fs::read_to_string(&log).unwrap()));
         let url = up["url"].as_str().unwrap();
         self.address = url.strip_prefix("http://").unwrap().trim_end_matches('/').parse().unwrap();
         let token = self.inside(Path::new(up["tokenFile"].as_str().unwrap()));
         self.token = std::fs::read_to_string(token).unwrap().trim().to_owned();
     }
 
-    /// A path as the gateway sees it, through its mounts.
-    pub(crate) fn inside(&self, path: &Path) -> PathBuf {
+    /// Returns a path as the gateway sees it, through its mounts.
+    pub fn inside(&self, path: &Path) -> PathBuf {
         self.running.as_ref().unwrap().inside(path)
     }
 
-    pub(crate) fn kill_gateway(&mut self) {
+    pub fn kill_gateway(&mut self) {
         self.running.take().unwrap().kill();
     }
 
-    /// SIGTERM; the rest is up to the gateway.
-    pub(crate) fn begin_stop(&self) {
-        self.running.as_ref().unwrap().terminate();
+    /// Sends SIGTERM and does not wait.
+    pub fn begin_stop(&self) {
+        self.running.as_ref().unwrap().signal(Signal::TERM);
     }
 
-    pub(crate) fn wait_stopped(&mut self, within: Duration) -> ExitStatus {
+    pub fn wait_stopped(&mut self, within: Duration) -> ExitStatus {
         self.running.take().unwrap().wait(within)
     }
 
-    /// A machine that may join, with this workspace folder inside; it is not started.
-    pub(crate) fn add(&self, id: &str, tags: &[&str]) -> Machine {
+    /// Registers a node and returns its machine. The node is not started.
+    pub fn add(&self, id: &str, tags: &[&str]) -> Machine {
         let mut args = vec!["--json", "nodes", "add", id];
         tags.iter().for_each(|tag| args.extend(["--tag", tag]));
         let added = self.world.run(&args);
@@ -153,119 +96,113 @@ impl Fleet {
         }
     }
 
-    /// A machine that has joined.
-    pub(crate) fn join(&self, id: &str) -> Machine {
+    /// Registers and starts a node, and waits until it is online.
+    pub fn join(&self, id: &str) -> Machine {
         let mut machine = self.add(id, &[]);
         machine.start();
         self.wait_online(id);
         machine
     }
 
-    pub(crate) fn node(&self, id: &str) -> Value {
+    pub fn node(&self, id: &str) -> Value {
         let nodes = self.get("/v1/nodes").json();
         let nodes = nodes["nodes"].as_array().unwrap();
         nodes.iter().find(|node| node["id"] == id).cloned().unwrap_or(Value::Null)
     }
 
-    pub(crate) fn is_online(&self, id: &str) -> bool {
+    pub fn is_online(&self, id: &str) -> bool {
         self.node(id)["online"] == true
     }
 
-    pub(crate) fn wait_online(&self, id: &str) -> Duration {
+    pub fn wait_online(&self, id: &str) -> Duration {
         eventually(&format!("{id} is online"), Duration::from_secs(90), || self.is_online(id))
     }
 
-    pub(crate) fn get(&self, path: &str) -> Response {
-        http::ask(self.address, &self.token, "GET", path, &[], b"").unwrap()
+    pub fn get(&self, path: &str) -> Response {
+        http::request(self.address, &self.token, "GET", path, &[], b"").unwrap()
     }
 
-    pub(crate) fn call(&self, tool: &str, input: &Value) -> Response {
+    pub fn call(&self, tool: &str, input: &Value) -> Response {
         self.try_call(tool, input, &[]).unwrap()
     }
 
-    pub(crate) fn try_call(
-        &self,
-        tool: &str,
-        input: &Value,
-        headers: &[(&str, &str)],
-    ) -> std::io::Result<Response> {
+    pub fn try_call(&self, tool: &str, input: &Value, headers: &[(&str, &str)]) -> std::io::Result<Response> {
         let path = format!("/v1/tools/{tool}");
-        http::ask(self.address, &self.token, "POST", &path, headers, input.to_string().as_bytes())
+        http::request(self.address, &self.token, "POST", &path, headers, input.to_string().as_bytes())
     }
 
-    /// Through the command line on the gateway's machine.
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+    /// Runs a command on the gateway's machine.
+    pub fn run(&self, args: &[&str]) -> Ran {
         self.world.run(args)
     }
 
-    /// Every process that was started here, or by what was started here, and is still there.
-    pub(crate) fn processes(&self) -> Vec<(u32, String)> {
+    /// Lists the processes that this fleet or its children started and that still run.
+    pub fn processes(&self) -> Vec<(u32, String)> {
         marked(&self.mark)
     }
 }
 
-/// A node's machine.
-pub(crate) struct Machine {
-    pub(crate) id: String,
-    pub(crate) world: World,
-    pub(crate) token: String,
-    /// Where it dials; something may stand between it and the gateway.
-    pub(crate) gateway: SocketAddr,
+/// `Machine` is the machine of one node.
+pub struct Machine {
+    pub id: String,
+    pub world: World,
+    pub token: String,
+    /// The address that the node dials: the gateway, or a proxy in front of it.
+    pub gateway: SocketAddr,
     /// More arguments for the node.
-    pub(crate) more: Vec<String>,
-    /// As for the gateway.
-    pub(crate) mounts: Option<String>,
-    running: Option<Running>,
+    pub more: Vec<String>,
+    /// Like [`Fleet::mounts`].
+    pub mounts: Option<String>,
+    running: Option<Process>,
     mark: String,
 }
 
 impl Machine {
-    pub(crate) fn start(&mut self) {
+    pub fn start(&mut self) {
         assert!(self.running.is_none());
-        let child = self.command().spawn().unwrap();
-        self.running = Some(Running { child });
+        self.running = Some(Process::spawn(&mut self.command()));
     }
 
-    pub(crate) fn command(&self) -> Command {
+    pub fn command(&self) -> Command {
         let (url, workspace) = (format!("http://{}", self.gateway), self.world.workspace());
         let mut command = self.world.command(&["--gateway", &url, "node", "--id", &self.id, "--workspace"]);
         command.arg(workspace).args(&self.more).env("GANTRY_TOKEN", &self.token).env("TEST_MARK", &self.mark);
-        let mut command = mounted(command, self.mounts.as_deref());
-        command.stdin(Stdio::null()).stdout(append(&self.said())).stderr(append(&self.said()));
+        let mut command = with_mounts(command, self.mounts.as_deref());
+        command.stdin(Stdio::null()).stdout(append(&self.log())).stderr(append(&self.log()));
         command
     }
 
-    /// A path as the node sees it, through its mounts.
-    pub(crate) fn inside(&self, path: &Path) -> PathBuf {
+    /// Returns a path as the node sees it, through its mounts.
+    pub fn inside(&self, path: &Path) -> PathBuf {
         self.running.as_ref().unwrap().inside(path)
     }
 
-    fn said(&self) -> PathBuf {
-        self.world.folder.path().join("said")
+    fn log(&self) -> PathBuf {
+        self.world.folder.path().join("node.out")
     }
 
-    /// What the node printed, for messages of failed tests.
-    pub(crate) fn words(&self) -> String {
-        std::fs::read_to_string(self.said()).unwrap_or_default()
+    /// Returns what the node printed, for messages of failed tests.
+    pub fn output(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
     }
 
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.running.take().unwrap().kill();
     }
 
-    pub(crate) fn begin_stop(&self) {
-        self.running.as_ref().unwrap().terminate();
+    pub fn begin_stop(&self) {
+        self.running.as_ref().unwrap().signal(Signal::TERM);
     }
 
-    pub(crate) fn wait_stopped(&mut self, within: Duration) -> ExitStatus {
+    pub fn wait_stopped(&mut self, within: Duration) -> ExitStatus {
         self.running.take().unwrap().wait(within)
     }
 
-    /// `gantry node stop`, on the node's machine.
-    pub(crate) fn stop_and_kill(&mut self) -> Ran {
+    /// Runs `gantry node stop --kill` on the node's machine.
+    pub fn stop_and_kill(&mut self) -> Ran {
         let waiting = self.running.take();
         let ran = std::thread::scope(|scope| {
-            // Its parent has to take note of its end, as a shell would.
+            // Its parent must reap it, as a shell would.
             let reaping = waiting.map(|mut running| scope.spawn(move || running.wait(SOON)));
             let ran = self.world.run(&["node", "stop", "--kill", "--id", &self.id]);
             reaping.map(|reaping| reaping.join().unwrap());
@@ -275,12 +212,12 @@ impl Machine {
         ran
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.world.workspace().join(name)
     }
 }
 
-/// What is left in the background ends with the test, whatever its outcome.
+/// Ends the node's background processes too, whether the test passed or not.
 impl Drop for Machine {
     fn drop(&mut self) {
         drop(self.running.take());
@@ -288,8 +225,8 @@ impl Drop for Machine {
     }
 }
 
-/// The same program where these mounts are made first.
-pub(crate) fn mounted(command: Command, mounts: Option<&str>) -> Command {
+/// Runs the command in a mount namespace of its own, after the shell command `mounts`.
+pub fn with_mounts(command: Command, mounts: Option<&str>) -> Command {
     let Some(mounts) = mounts else { return command };
     let mut outer = Command::new("unshare");
     outer.args(["--map-root-user", "--mount", "sh", "-ec", &format!("{mounts}; exec \"$0\" \"$@\"")]);
@@ -299,11 +236,11 @@ pub(crate) fn mounted(command: Command, mounts: Option<&str>) -> Command {
     outer
 }
 
-fn append(path: &Path) -> std::fs::File {
-    std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap()
+fn append(path: &Path) -> File {
+    OpenOptions::new().create(true).append(true).open(path).unwrap()
 }
 
-/// Processes with the mark in their environment or on their command line.
+/// Lists processes with the mark in their environment or arguments.
 fn marked(mark: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {

@@ -1,116 +1,98 @@
-//! A real gateway process, and those who speak to it: over plain TCP, as a client, as a node.
+//! A real gateway process, and requests to it.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::run::World;
-pub(crate) use raw_http::{Connection, Response};
+use crate::{Connection, Response, World};
 
-mod attack;
-mod closed_addresses;
-mod documented;
-mod http;
-mod idempotency;
-mod load;
-mod lying_peers;
-mod memory_pressure;
-mod nodes;
-pub(crate) mod peers;
-mod python;
-mod raw_http;
-mod reconnect;
-mod request_validation;
-mod sockets;
-mod stopping;
-mod surface_parity;
-mod tls;
-mod tokens;
-mod unusual_nodes;
-
-/// `gantry up` on a port of its own; stopped when dropped.
-pub(crate) struct Up {
+/// `Gateway` is a `gantry up` process on a port of its own. It is stopped when dropped.
+pub struct Gateway {
     child: Child,
-    pub(crate) url: String,
-    pub(crate) address: SocketAddr,
-    /// The operator's.
-    pub(crate) token: String,
+    pub url: String,
+    pub address: SocketAddr,
+    /// The operator's token.
+    pub token: String,
 }
 
-impl Up {
-    pub(crate) fn start(world: &World) -> Up {
-        Up::start_with(world, "up", &[])
+impl Gateway {
+    pub fn start(world: &World) -> Gateway {
+        Gateway::start_with(world, "up", &[])
     }
 
-    pub(crate) fn start_with(world: &World, command: &str, more: &[&str]) -> Up {
-        Up::start_on(world, command, "127.0.0.1:0", more)
+    pub fn start_with(world: &World, command: &str, more: &[&str]) -> Gateway {
+        Gateway::start_on(world, command, "127.0.0.1:0", more)
     }
 
-    /// On a port that a gateway had before.
-    pub(crate) fn start_at(world: &World, listen: &str) -> Up {
-        Up::start_on(world, "up", listen, &[])
+    /// Listens on a port that an earlier gateway had.
+    pub fn start_at(world: &World, listen: &str) -> Gateway {
+        Gateway::start_on(world, "up", listen, &[])
     }
 
-    /// What it says on standard error goes to a file.
-    pub(crate) fn start_telling(world: &World, log: &std::path::Path, more: &[&str]) -> Up {
+    /// Writes standard error to the file `log`.
+    pub fn start_logged(world: &World, log: &Path, more: &[&str]) -> Gateway {
         let args = [&["up", "--listen", "127.0.0.1:0", "--json"], more].concat();
         let mut command = world.command(&args);
-        Up::started(command.stderr(std::fs::File::create(log).unwrap()))
+        Gateway::spawn(command.stderr(File::create(log).unwrap()))
     }
 
-    /// As [`Up::start_telling`], with more variables in its environment.
-    pub(crate) fn start_among(world: &World, log: &std::path::Path, variables: &[(&str, &str)]) -> Up {
+    /// Like [`Gateway::start_logged`], with more environment variables.
+    pub fn start_with_env(world: &World, log: &Path, variables: &[(&str, &str)]) -> Gateway {
         let mut command = world.command(&["up", "--listen", "127.0.0.1:0", "--json"]);
         command.envs(variables.iter().copied());
-        Up::started(command.stderr(std::fs::File::create(log).unwrap()))
+        Gateway::spawn(command.stderr(File::create(log).unwrap()))
     }
 
-    fn start_on(world: &World, command: &str, listen: &str, more: &[&str]) -> Up {
+    fn start_on(world: &World, command: &str, listen: &str, more: &[&str]) -> Gateway {
         let args = [&[command, "--listen", listen, "--json"], more].concat();
-        Up::started(&mut world.command(&args))
+        Gateway::spawn(&mut world.command(&args))
     }
 
-    /// With no more than so many open files.
-    pub(crate) fn start_with_files(world: &World, files: usize, log: &std::path::Path) -> Up {
+    /// Limits the process to `files` open files.
+    pub fn start_with_file_limit(world: &World, files: usize, log: &Path) -> Gateway {
         let plain = world.command(&["up", "--listen", "127.0.0.1:0", "--json"]);
-        let mut command = std::process::Command::new("sh");
+        let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]);
         command.arg(plain.get_program()).args(plain.get_args()).current_dir(world.workspace()).env_clear();
         command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        Up::started(command.stderr(std::fs::File::create(log).unwrap()))
+        Gateway::spawn(command.stderr(File::create(log).unwrap()))
     }
 
-    fn started(command: &mut std::process::Command) -> Up {
+    /// Spawns a `gantry up --json` command and waits until it listens.
+    pub fn spawn(command: &mut Command) -> Gateway {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|err| panic!("{err}: {line:?}"));
-        let url = told["url"].as_str().unwrap().to_owned();
+        let announced: Value = serde_json::from_str(&line).unwrap_or_else(|err| panic!("{err}: {line:?}"));
+        let url = announced["url"].as_str().unwrap().to_owned();
         let address = url.split_once("://").unwrap().1.parse().unwrap();
-        let token = std::fs::read_to_string(told["tokenFile"].as_str().unwrap()).unwrap().trim().to_owned();
-        Up { child, url, address, token }
+        let token =
+            std::fs::read_to_string(announced["tokenFile"].as_str().unwrap()).unwrap().trim().to_owned();
+        Gateway { child, url, address, token }
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+    pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process(pid, signal);
     }
 
-    /// As a power cut: nothing is said to anybody.
-    pub(crate) fn kill(mut self) {
+    /// Sends SIGKILL, as a power cut would end it.
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits for the end of a gateway that was told to stop.
-    pub(crate) fn wait(&mut self, within: Duration) -> Option<i32> {
+    /// Waits for the process to end and returns its exit code, or `None` after `within`.
+    pub fn wait(&mut self, within: Duration) -> Option<i32> {
         let until = Instant::now() + within;
         while Instant::now() < until {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -121,13 +103,13 @@ impl Up {
         None
     }
 
-    /// Resident memory of the gateway's process, in KB.
-    pub(crate) fn resident_kb(&self) -> u64 {
+    /// Returns the resident memory of the process, in KB.
+    pub fn resident_kb(&self) -> u64 {
         self.memory_kb("VmRSS:")
     }
 
-    /// The most that was resident at any time.
-    pub(crate) fn peak_kb(&self) -> u64 {
+    /// Returns the peak of the resident memory, in KB.
+    pub fn peak_kb(&self) -> u64 {
         self.memory_kb("VmHWM:")
     }
 
@@ -137,50 +119,50 @@ impl Up {
         line.trim().split(' ').next().unwrap().parse().unwrap()
     }
 
-    pub(crate) fn connection(&self) -> Connection {
+    pub fn connection(&self) -> Connection {
         Connection::open(self.address)
     }
 
-    /// One request on a connection of its own; by the operator, unless `Authorization` is given.
-    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    /// Sends one request on a new connection, as the operator unless `headers` has `Authorization`.
+    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         self.connection().ask(self, method, path, headers, body)
     }
 
-    pub(crate) fn get(&self, path: &str) -> Response {
+    pub fn get(&self, path: &str) -> Response {
         self.ask("GET", path, &[], b"")
     }
 
-    pub(crate) fn call(&self, tool: &str, input: &Value) -> Response {
+    pub fn call(&self, tool: &str, input: &Value) -> Response {
         self.call_with(tool, input, &[])
     }
 
-    pub(crate) fn call_with(&self, tool: &str, input: &Value, headers: &[(&str, &str)]) -> Response {
+    pub fn call_with(&self, tool: &str, input: &Value, headers: &[(&str, &str)]) -> Response {
         self.ask("POST", &format!("/v1/tools/{tool}"), headers, input.to_string().as_bytes())
     }
 
-    /// Makes a client's token as the operator does.
-    pub(crate) fn client_token(&self, world: &World, name: &str, more: &[&str]) -> String {
+    /// Creates a client token.
+    pub fn client_token(&self, world: &World, name: &str, more: &[&str]) -> String {
         let ran = world.run(&[&["tokens", "add", name, "--json"], more].concat());
         assert_eq!(ran.code, 0, "{} {}", ran.stdout, ran.stderr);
         ran.json()["token"].as_str().unwrap().to_owned()
     }
 
-    /// Lets a node join, and gives its token.
-    pub(crate) fn add_node(&self, world: &World, id: &str, more: &[&str]) -> String {
+    /// Registers a node and returns its token.
+    pub fn add_node(&self, world: &World, id: &str, more: &[&str]) -> String {
         let ran = world.run(&[&["nodes", "add", id, "--json"], more].concat());
         assert_eq!(ran.code, 0, "{} {}", ran.stdout, ran.stderr);
         ran.json()["token"].as_str().unwrap().to_owned()
     }
 
-    /// One node as `GET /v1/nodes` shows it.
-    pub(crate) fn node(&self, id: &str) -> Value {
+    /// Returns one node of `GET /v1/nodes`, or null.
+    pub fn node(&self, id: &str) -> Value {
         let nodes = self.get("/v1/nodes").json();
         let found = nodes["nodes"].as_array().unwrap().iter().find(|node| node["id"] == id);
         found.cloned().unwrap_or(json!(null))
     }
 }
 
-impl Drop for Up {
+impl Drop for Gateway {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
@@ -190,43 +172,5 @@ impl Drop for Up {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-    }
-}
-
-/// Waits for something that should be so soon.
-pub(crate) fn eventually(what: &str, within: Duration, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + within;
-    while !is_so() {
-        assert!(Instant::now() < until, "not within {within:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Whether long suites run whole.
-pub(crate) fn soak() -> bool {
-    std::env::var_os("GANTRY_SOAK").is_some_and(|value| value == "1")
-}
-
-/// Numbers that look random and can be had again: printed, and set by `GANTRY_SEED`.
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new() -> Dice {
-        let given = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| std::process::id().into());
-        println!("GANTRY_SEED={seed}");
-        Dice(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
     }
 }

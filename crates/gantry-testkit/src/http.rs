@@ -1,76 +1,82 @@
-//! HTTP/1.1 by hand, so that odd requests can be made and odd answers seen.
+//! A hand-written HTTP/1.1 client, which can send invalid requests and see every header.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Up;
+use crate::Gateway;
 
-pub(crate) struct Connection {
+/// No test waits longer for one response.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// The gateway answers a call with a deadline at most this much after the deadline.
+const LATER: Duration = Duration::from_secs(10);
+
+/// `Connection` is one TCP connection to a gateway.
+pub struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
+#[derive(Clone, PartialEq)]
+pub struct Response {
+    pub status: u16,
     headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Connection {
-    pub(crate) fn open(address: SocketAddr) -> Connection {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Connection { stream, buffer: Vec::new() }
+    pub fn open(address: SocketAddr) -> Connection {
+        Connection::try_open(address).unwrap()
     }
 
-    pub(crate) fn ask(
+    fn try_open(address: SocketAddr) -> io::Result<Connection> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(90)))?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, buffer: Vec::new() })
+    }
+
+    pub fn ask(
         &mut self,
-        up: &Up,
+        gateway: &Gateway,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Response {
-        self.begin(up, method, path, headers, body);
+        self.begin(gateway, method, path, headers, body);
         self.read().unwrap()
     }
 
-    /// Sends a request and does not wait. A header that is given empty is left out.
-    pub(crate) fn begin(&mut self, up: &Up, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
-        let defaults = [
-            ("Host", up.address.to_string()),
-            ("Authorization", format!("Bearer {}", up.token)),
-            ("Content-Length", body.len().to_string()),
-        ];
-        let mut text = format!("{method} {path} HTTP/1.1\r\n");
-        for (name, value) in &defaults {
-            if !headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
-                text += &format!("{name}: {value}\r\n");
-            }
-        }
-        for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
-            text += &format!("{name}: {value}\r\n");
-        }
-        text += "\r\n";
+    /// Sends a request and does not wait. A header with an empty value is left out.
+    pub fn begin(
+        &mut self,
+        gateway: &Gateway,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) {
+        let text = head(gateway.address, &gateway.token, method, path, headers, body.len());
         // A server that answers early may close before all is sent.
         let _ = self.write(&[text.as_bytes(), body].concat());
     }
 
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    pub(crate) fn patience(&self, time: Duration) {
+    /// Sets the read timeout.
+    pub fn patience(&self, time: Duration) {
         self.stream.set_read_timeout(Some(time)).unwrap();
     }
 
-    /// The next answer. An error if the connection ends or nothing comes.
-    pub(crate) fn read(&mut self) -> io::Result<Response> {
+    /// Reads the next response. Fails when the connection ends or times out.
+    pub fn read(&mut self) -> io::Result<Response> {
         let head = loop {
             if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
                 break self.buffer.drain(..end + 4).collect::<Vec<u8>>();
@@ -96,7 +102,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// A body that comes in pieces, until its end.
+    /// Reads a chunked body to its end.
     fn chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -120,8 +126,8 @@ impl Connection {
         }
     }
 
-    /// Whether the other side hangs up, saying nothing more.
-    pub(crate) fn is_closed_within(&mut self, time: Duration) -> bool {
+    /// Reports whether the other side closes the connection without sending anything more.
+    pub fn is_closed_within(&mut self, time: Duration) -> bool {
         self.patience(time);
         match self.stream.read(&mut [0; 1024]) {
             Ok(0) => true,
@@ -142,32 +148,82 @@ impl Connection {
     }
 }
 
+/// Shows the body as text, for messages of failed tests.
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status, self.text())
+    }
+}
+
 impl Response {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// All headers of that name.
-    pub(crate) fn header_values(&self, name: &str) -> Vec<&str> {
+    /// Returns the values of all headers of that name.
+    pub fn header_values(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|err| panic!("{err} in {} {}", self.status, self.text()))
     }
 
-    /// The code of an error that is not a tool's own.
-    pub(crate) fn code(&self) -> String {
+    /// Returns the code of an error response, which must also have a message.
+    pub fn code(&self) -> String {
         let json = self.json();
         let error = &json["error"];
         assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{json}");
         error["code"].as_str().unwrap_or_else(|| panic!("no code in {json}")).to_owned()
     }
+}
+
+/// Sends one request on a new connection. The read timeout grows with the request's own deadline.
+pub(crate) fn request(
+    address: SocketAddr,
+    token: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Response> {
+    let mut connection = Connection::try_open(address)?;
+    let deadline = headers.iter().find(|(name, _)| *name == "Gantry-Deadline-Ms");
+    let deadline = deadline.and_then(|(_, ms)| ms.parse().ok()).map(Duration::from_millis);
+    connection.patience(PATIENCE.max(deadline.unwrap_or_default() + LATER));
+    let text = head(address, token, method, path, headers, body.len());
+    connection.write(&[text.as_bytes(), body].concat())?;
+    connection.read()
+}
+
+fn head(
+    address: SocketAddr,
+    token: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    length: usize,
+) -> String {
+    let defaults = [
+        ("Host", address.to_string()),
+        ("Authorization", format!("Bearer {token}")),
+        ("Content-Length", length.to_string()),
+    ];
+    let mut text = format!("{method} {path} HTTP/1.1\r\n");
+    for (name, value) in &defaults {
+        if !headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
+            text += &format!("{name}: {value}\r\n");
+        }
+    }
+    for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
+        text += &format!("{name}: {value}\r\n");
+    }
+    text + "\r\n"
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {

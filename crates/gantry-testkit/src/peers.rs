@@ -1,4 +1,4 @@
-//! The other ends of WebSockets: a client, a simulated node, and a socket that says whatever one likes.
+//! Scripted WebSocket peers: a client, a simulated node, and a socket that can send invalid frames.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,16 +19,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_websockets::{ClientBuilder, Limits, MaybeTlsStream, Message, WebSocketStream};
 
-use super::Up;
+use crate::Gateway;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A runtime for one test.
-pub(crate) fn runtime() -> tokio::runtime::Runtime {
+/// Returns a runtime for one test.
+pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-pub(crate) fn params(role: Role, id: &str, token: &str, node: Option<NodeHello>) -> ConnectParams {
+pub fn params(role: Role, id: &str, token: &str, node: Option<NodeHello>) -> ConnectParams {
     ConnectParams {
         protocol: ProtocolRange::default(),
         role,
@@ -40,25 +40,25 @@ pub(crate) fn params(role: Role, id: &str, token: &str, node: Option<NodeHello>)
     }
 }
 
-/// Dials and introduces itself.
-pub(crate) async fn link<V: Service>(
-    up: &Up,
+/// Dials the gateway and completes the handshake.
+pub async fn link<V: Service>(
+    gateway: &Gateway,
     params: &ConnectParams,
     service: Arc<V>,
 ) -> Result<(Link, ConnectResult), HandshakeError> {
-    let stream = TcpStream::connect(up.address).await.unwrap();
+    let stream = TcpStream::connect(gateway.address).await.unwrap();
     stream.set_nodelay(true).unwrap();
-    let mut socket = upgrade(stream, &format!("ws://{}/ws", up.address)).await?;
+    let mut socket = upgrade(stream, &format!("ws://{}/ws", gateway.address)).await?;
     let hello = connect(&mut socket, params, SOON).await?;
     let (link, running) = Link::new(socket, service, LinkOptions::default());
     tokio::spawn(running);
     Ok((link, hello))
 }
 
-/// A client that remembers what it was told.
-pub(crate) struct Client {
-    pub(crate) link: Link,
-    pub(crate) hello: ConnectResult,
+/// `Client` is a client that keeps the events it received.
+pub struct Client {
+    pub link: Link,
+    pub hello: ConnectResult,
     heard: Arc<Heard>,
 }
 
@@ -69,45 +69,41 @@ struct Heard {
 }
 
 impl Client {
-    pub(crate) async fn connect(up: &Up, token: &str) -> Result<Client, HandshakeError> {
+    pub async fn connect(gateway: &Gateway, token: &str) -> Result<Client, HandshakeError> {
         let heard = Arc::new(Heard::default());
-        let (link, hello) = link(up, &params(Role::Client, "tester", token, None), heard.clone()).await?;
+        let (link, hello) =
+            link(gateway, &params(Role::Client, "tester", token, None), heard.clone()).await?;
         Ok(Client { link, hello, heard })
     }
 
-    pub(crate) async fn operator(up: &Up) -> Client {
-        Client::connect(up, &up.token).await.unwrap()
+    pub async fn operator(gateway: &Gateway) -> Client {
+        Client::connect(gateway, &gateway.token).await.unwrap()
     }
 
-    pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, WireError> {
+    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, WireError> {
         answered(self.link.request_within(method, raw(&params), Duration::from_secs(60)).await)
     }
 
-    pub(crate) async fn call(&self, tool: &str, input: Value) -> Result<Value, WireError> {
+    pub async fn call(&self, tool: &str, input: Value) -> Result<Value, WireError> {
         self.ask(method::TOOL_CALL, json!({"tool": tool, "input": input})).await
     }
 
-    pub(crate) async fn call_until(
-        &self,
-        tool: &str,
-        input: Value,
-        deadline: Duration,
-    ) -> Result<Value, WireError> {
+    pub async fn call_until(&self, tool: &str, input: Value, deadline: Duration) -> Result<Value, WireError> {
         let params = raw(&json!({"tool": tool, "input": input}));
         answered(self.link.request(method::TOOL_CALL, params, Some(Instant::now() + deadline)).await)
     }
 
-    pub(crate) fn events(&self, name: &str) -> Vec<Value> {
+    pub fn events(&self, name: &str) -> Vec<Value> {
         let events = self.heard.events.lock().unwrap();
         events.iter().filter(|(known, _)| known == name).map(|(_, data)| data.clone()).collect()
     }
 
-    pub(crate) fn aborts(&self) -> usize {
+    pub fn aborts(&self) -> usize {
         self.heard.aborts.load(Ordering::Relaxed)
     }
 }
 
-pub(crate) fn answered(answer: Result<RawJson, LinkError>) -> Result<Value, WireError> {
+pub fn answered(answer: Result<RawJson, LinkError>) -> Result<Value, WireError> {
     match answer {
         Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
         Err(LinkError::Remote(error)) => Err(error),
@@ -132,20 +128,20 @@ impl Service for Heard {
     }
 }
 
-/// One start of a simulated node's process. It may connect more than once; a call it was given runs once.
-pub(crate) struct Node {
-    pub(crate) id: String,
+/// `Node` is one start of a simulated node. It may connect more than once, and runs each call once.
+pub struct Node {
+    pub id: String,
     token: String,
     instance: String,
     runs: AtomicUsize,
     running: AtomicUsize,
     peak: AtomicUsize,
     calls: Mutex<BTreeMap<String, Running>>,
-    pub(crate) cancelled: Mutex<Vec<String>>,
-    pub(crate) acked: Mutex<Vec<String>>,
-    /// Milliseconds left, as each call told.
-    pub(crate) deadlines: Mutex<Vec<Option<u64>>>,
-    pub(crate) callers: Mutex<Vec<gantry_protocol::Caller>>,
+    pub cancelled: Mutex<Vec<String>>,
+    pub acked: Mutex<Vec<String>>,
+    /// The milliseconds left, as each call reported them.
+    pub deadlines: Mutex<Vec<Option<u64>>>,
+    pub callers: Mutex<Vec<gantry_protocol::Caller>>,
 }
 
 #[derive(Clone)]
@@ -155,7 +151,7 @@ struct Running {
 }
 
 impl Node {
-    pub(crate) fn new(id: &str, token: &str) -> Arc<Node> {
+    pub fn new(id: &str, token: &str) -> Arc<Node> {
         static STARTS: AtomicUsize = AtomicUsize::new(0);
         let start = STARTS.fetch_add(1, Ordering::Relaxed);
         Arc::new(Node {
@@ -173,20 +169,23 @@ impl Node {
         })
     }
 
-    /// Connects and tells its tools.
-    pub(crate) async fn join(self: &Arc<Self>, up: &Up) -> Link {
-        let (link, _) = self.connect(up).await.unwrap();
+    /// Connects and reports its tools.
+    pub async fn join(self: &Arc<Self>, gateway: &Gateway) -> Link {
+        let (link, _) = self.connect(gateway).await.unwrap();
         answered(link.request_within(method::NODE_TOOLS, raw(&tools()), SOON).await).unwrap();
         link
     }
 
-    pub(crate) async fn connect(self: &Arc<Self>, up: &Up) -> Result<(Link, ConnectResult), HandshakeError> {
-        let said = self.hello();
-        let named = said.calls.clone();
-        let params = params(Role::Node, &self.id, &self.token, Some(said));
-        let (link, hello) = link(up, &params, self.clone()).await?;
-        // Of what was named, what nobody wants any more is ended and forgotten. A call that came over the old connection
-        // at the last moment was not named.
+    pub async fn connect(
+        self: &Arc<Self>,
+        gateway: &Gateway,
+    ) -> Result<(Link, ConnectResult), HandshakeError> {
+        let hello = self.hello();
+        let named = hello.calls.clone();
+        let params = params(Role::Node, &self.id, &self.token, Some(hello));
+        let (link, hello) = link(gateway, &params, self.clone()).await?;
+        // Calls that the node named and the gateway no longer wants are cancelled. A call that arrived
+        // over the old connection after the hello was not named, so it goes on.
         let mut calls = self.calls.lock().unwrap();
         for id in named.iter().filter(|id| !hello.wanted.contains(id)) {
             if let Some(call) = calls.remove(id) {
@@ -197,7 +196,7 @@ impl Node {
         Ok((link, hello))
     }
 
-    pub(crate) fn hello(&self) -> NodeHello {
+    pub fn hello(&self) -> NodeHello {
         NodeHello {
             instance: self.instance.clone(),
             calls: self.calls.lock().unwrap().keys().cloned().collect(),
@@ -205,18 +204,18 @@ impl Node {
         }
     }
 
-    /// How many calls were begun.
-    pub(crate) fn runs(&self) -> usize {
+    /// Returns how many calls were started.
+    pub fn runs(&self) -> usize {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// How many ran at the same time, at most.
-    pub(crate) fn peak(&self) -> usize {
+    /// Returns the largest number of calls that ran at the same time.
+    pub fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Ids of calls whose result was not acknowledged.
-    pub(crate) fn kept(&self) -> Vec<String> {
+    /// Returns the ids of calls whose result was not acknowledged.
+    pub fn kept(&self) -> Vec<String> {
         self.calls.lock().unwrap().keys().cloned().collect()
     }
 
@@ -292,7 +291,7 @@ impl Service for Node {
             let mut answer = running.answer.clone();
             let watching = tokio::spawn(async move {
                 request.cancel.cancelled().await;
-                // A lost connection calls nothing off.
+                // A lost connection does not cancel a call.
                 if !link.is_closed() {
                     running.cancel.cancel();
                 }
@@ -303,9 +302,9 @@ impl Service for Node {
         })
     }
 
-    fn event(&self, _link: &Link, told: Event) {
-        if told.name == event::TOOL_ACK {
-            let ack: ToolAck = told.parse().unwrap();
+    fn event(&self, _link: &Link, received: Event) {
+        if received.name == event::TOOL_ACK {
+            let ack: ToolAck = received.parse().unwrap();
             for id in ack.call_ids {
                 self.calls.lock().unwrap().remove(&id);
                 self.acked.lock().unwrap().push(id);
@@ -316,8 +315,8 @@ impl Service for Node {
     fn stream(&self, _link: &Link, _frame: StreamFrame) {}
 }
 
-/// What simulated nodes say of themselves in `connect`.
-pub(crate) fn hello() -> NodeHello {
+/// Returns what simulated nodes send in `connect`.
+pub fn hello() -> NodeHello {
     let tool = |name: &str| (name.to_owned(), vec!["filesystem.read".to_owned()]);
     NodeHello {
         instance: "start".into(),
@@ -327,8 +326,8 @@ pub(crate) fn hello() -> NodeHello {
     }
 }
 
-/// And in `node.tools`.
-pub(crate) fn tools() -> Value {
+/// Returns what simulated nodes send in `node.tools`.
+pub fn tools() -> Value {
     let tool = |name: &str, properties: Value| {
         json!({
             "name": name,
@@ -345,19 +344,19 @@ pub(crate) fn tools() -> Value {
     ]})
 }
 
-/// A WebSocket without manners.
-pub(crate) struct Raw {
+/// `Raw` is a WebSocket that sends any text or bytes.
+pub struct Raw {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
 }
 
 impl Raw {
-    pub(crate) async fn open(up: &Up) -> Raw {
-        Raw::open_with(up, "/ws", &[]).await.unwrap()
+    pub async fn open(gateway: &Gateway) -> Raw {
+        Raw::open_with(gateway, "/ws", &[]).await.unwrap()
     }
 
-    pub(crate) async fn open_with(up: &Up, path: &str, headers: &[(&str, &str)]) -> Result<Raw, String> {
+    pub async fn open_with(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Result<Raw, String> {
         let mut builder = ClientBuilder::new()
-            .uri(&format!("ws://{}{path}", up.address))
+            .uri(&format!("ws://{}{path}", gateway.address))
             .unwrap()
             .limits(Limits::unlimited());
         for (name, value) in headers {
@@ -367,25 +366,25 @@ impl Raw {
         Ok(Raw { socket })
     }
 
-    /// As a client whose token was accepted.
-    pub(crate) async fn connected(up: &Up, params: &ConnectParams) -> Raw {
-        let mut raw = Raw::open(up).await;
+    /// Opens a socket and completes the handshake.
+    pub async fn connected(gateway: &Gateway, params: &ConnectParams) -> Raw {
+        let mut raw = Raw::open(gateway).await;
         raw.say(&json!({"type": "req", "id": 0, "method": "connect", "params": params}).to_string()).await;
         let answer = raw.hear().await.unwrap();
         assert_eq!(answer["ok"], true, "{answer}");
         raw
     }
 
-    pub(crate) async fn say(&mut self, text: &str) {
+    pub async fn say(&mut self, text: &str) {
         let _ = self.socket.send(Message::text(text.to_owned())).await;
     }
 
-    pub(crate) async fn send_bytes(&mut self, bytes: Vec<u8>) {
+    pub async fn send_bytes(&mut self, bytes: Vec<u8>) {
         let _ = self.socket.send(Message::binary(bytes)).await;
     }
 
-    /// The next text, or why there is none.
-    pub(crate) async fn hear(&mut self) -> Result<Value, String> {
+    /// Returns the next message, or why there is none.
+    pub async fn hear(&mut self) -> Result<Value, String> {
         loop {
             let message = tokio::time::timeout(Duration::from_secs(15), self.socket.next()).await;
             match message.map_err(|_| "silence".to_owned())? {
@@ -397,7 +396,7 @@ impl Raw {
                     }
                     if let Some(text) = message.as_text() {
                         let heard: Value = serde_json::from_str(text).unwrap();
-                        // Every node is asked that once it is there; these answer nothing.
+                        // The gateway asks every new node for its part files. A raw socket ignores that.
                         if heard["method"] == "transfer.parts" {
                             continue;
                         }
@@ -411,8 +410,8 @@ impl Raw {
         }
     }
 
-    /// Everything until the socket is closed; the last is why.
-    pub(crate) async fn hear_all(&mut self) -> (Vec<Value>, String) {
+    /// Returns every message until the socket closes, and the reason.
+    pub async fn hear_all(&mut self) -> (Vec<Value>, String) {
         let mut heard = Vec::new();
         loop {
             match self.hear().await {

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use gantry_store::S3Config;
 
-use crate::s3_server::S3Server;
+use crate::S3Server;
 
 const PART: &[u8] = b"partNumber=";
 
-pub(crate) struct S3Wire {
+/// `S3Proxy` forwards connections to an [`S3Server`](crate::S3Server) until it is cut.
+pub struct S3Proxy {
     port: u16,
     to: u16,
     down: AtomicBool,
@@ -21,10 +22,10 @@ pub(crate) struct S3Wire {
     open: Mutex<Vec<TcpStream>>,
 }
 
-impl S3Wire {
-    pub(crate) fn to(server: &S3Server) -> Arc<S3Wire> {
+impl S3Proxy {
+    pub fn to(server: &S3Server) -> Arc<S3Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let wire = Arc::new(S3Wire {
+        let proxy = Arc::new(S3Proxy {
             port: listener.local_addr().unwrap().port(),
             to: server.port(),
             down: false.into(),
@@ -32,41 +33,41 @@ impl S3Wire {
             last_part: usize::MAX.into(),
             open: Mutex::default(),
         });
-        let own = wire.clone();
+        let own = proxy.clone();
         std::thread::spawn(move || {
             for here in listener.incoming().map_while(Result::ok) {
                 if !own.down.load(Ordering::SeqCst) {
-                    own.carry(here);
+                    own.forward(here);
                 }
             }
         });
-        wire
+        proxy
     }
 
-    pub(crate) fn config(&self, server: &S3Server) -> S3Config {
+    pub fn config(&self, server: &S3Server) -> S3Config {
         S3Config { endpoint: Some(format!("http://127.0.0.1:{}", self.port)), ..server.config() }
     }
 
     /// Goes down when the upload's `count`th part from now on is sent.
-    pub(crate) fn cut_with_part(&self, count: usize) {
+    pub fn cut_with_part(&self, count: usize) {
         self.last_part.store(self.parts() + count, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_down(&self) -> bool {
+    pub fn is_down(&self) -> bool {
         self.down.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn heal(&self) {
+    pub fn heal(&self) {
         self.last_part.store(usize::MAX, Ordering::SeqCst);
         self.down.store(false, Ordering::SeqCst);
     }
 
     /// Returns how many parts were sent or attempted.
-    pub(crate) fn parts(&self) -> usize {
+    pub fn parts(&self) -> usize {
         self.parts.load(Ordering::SeqCst)
     }
 
-    fn carry(self: &Arc<Self>, mut here: TcpStream) {
+    fn forward(self: &Arc<Self>, mut here: TcpStream) {
         let Ok(mut there) = TcpStream::connect(("127.0.0.1", self.to)) else { return };
         let (mut here_out, mut there_in) = (here.try_clone().unwrap(), there.try_clone().unwrap());
         self.open.lock().unwrap().extend([here.try_clone().unwrap(), there.try_clone().unwrap()]);
@@ -74,16 +75,17 @@ impl S3Wire {
             let _ = std::io::copy(&mut there_in, &mut here_out);
             let _ = here_out.shutdown(Shutdown::Both);
         });
-        let wire = self.clone();
+        let proxy = self.clone();
         std::thread::spawn(move || {
             let mut block = vec![0; 64 * 1024];
             // The first line of a request arrives complete at the beginning of a block.
             while let Ok(count @ 1..) = here.read(&mut block) {
                 let line = &block[..count.min(1024)];
                 if line.windows(PART.len()).any(|window| window == PART)
-                    && wire.parts.fetch_add(1, Ordering::SeqCst) + 1 >= wire.last_part.load(Ordering::SeqCst)
+                    && proxy.parts.fetch_add(1, Ordering::SeqCst) + 1
+                        >= proxy.last_part.load(Ordering::SeqCst)
                 {
-                    wire.cut();
+                    proxy.cut();
                 }
                 if there.write_all(&block[..count]).is_err() {
                     break;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use gantry_store::S3Config;
 
-pub(crate) struct S3Server {
+/// `S3Server` is an `s3s-fs` process with one bucket.
+pub struct S3Server {
     child: Child,
     folder: tempfile::TempDir,
     port: u16,
@@ -14,7 +15,7 @@ pub(crate) struct S3Server {
 
 impl S3Server {
     /// Starts a server with one bucket. It needs `s3s-fs`, which `cargo xtask setup` installs.
-    pub(crate) fn start() -> S3Server {
+    pub fn start() -> S3Server {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("bucket")).unwrap();
         // The port may be taken before the server binds it; then another one is tried.
@@ -41,7 +42,7 @@ impl S3Server {
         panic!("s3s-fs does not listen");
     }
 
-    pub(crate) fn config(&self) -> S3Config {
+    pub fn config(&self) -> S3Config {
         S3Config {
             endpoint: Some(format!("http://127.0.0.1:{}", self.port)),
             bucket: "bucket".into(),
@@ -52,17 +53,17 @@ impl S3Server {
         }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns the server's files of incomplete uploads.
-    pub(crate) fn open_uploads(&self) -> Vec<String> {
+    pub fn open_uploads(&self) -> Vec<String> {
         self.files().into_iter().filter(|file| file.contains("upload")).collect()
     }
 
     /// The server's own files, to check what a test left there.
-    pub(crate) fn files(&self) -> Vec<String> {
+    pub fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![self.folder.path().to_path_buf()];
         while let Some(folder) = folders.pop() {

@@ -1,5 +1,4 @@
-//! A client of the WebSocket protocol, written from its description: it keeps every answer that comes, so that one too
-//! many is seen.
+//! A blocking client of the WebSocket protocol. It keeps every answer, so that a duplicate is seen.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-pub(crate) struct Socket {
+/// `Socket` is a connected client.
+pub struct Socket {
     /// Answers to pings are written by another thread.
     writing: Arc<Mutex<TcpStream>>,
     heard: Arc<Heard>,
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Socket {
-    pub(crate) fn connect(address: SocketAddr, token: &str) -> Socket {
+    pub fn connect(address: SocketAddr, token: &str) -> Socket {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         let upgrade = format!(
@@ -69,8 +69,8 @@ impl Socket {
         socket
     }
 
-    /// Sends a request; the answer is asked for by its id.
-    pub(crate) fn request(&self, method: &str, params: &Value, deadline: Option<Duration>) -> u64 {
+    /// Sends a request and returns its id, for [`Socket::answer`].
+    pub fn request(&self, method: &str, params: &Value, deadline: Option<Duration>) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut frame = json!({"type": "req", "id": id, "method": method, "params": params});
         if let Some(deadline) = deadline {
@@ -80,12 +80,12 @@ impl Socket {
         id
     }
 
-    pub(crate) fn begin_call(&self, tool: &str, input: &Value, deadline: Duration) -> u64 {
+    pub fn begin_call(&self, tool: &str, input: &Value, deadline: Duration) -> u64 {
         self.request("tool.call", &json!({"tool": tool, "input": input}), Some(deadline))
     }
 
-    /// The first answer to a request; `None` when none came in time, or the socket was closed.
-    pub(crate) fn answer(&self, id: u64, within: Duration) -> Option<Value> {
+    /// Returns the first answer to a request, or `None` when it times out or the socket closes.
+    pub fn answer(&self, id: u64, within: Duration) -> Option<Value> {
         let until = Instant::now() + within;
         let mut state = self.heard.state.lock().unwrap();
         loop {
@@ -100,20 +100,20 @@ impl Socket {
         }
     }
 
-    /// A call from beginning to end.
-    pub(crate) fn call(&self, tool: &str, input: &Value) -> Value {
+    /// Calls a tool and waits for the answer.
+    pub fn call(&self, tool: &str, input: &Value) -> Value {
         let id = self.begin_call(tool, input, Duration::from_secs(60));
         self.answer(id, Duration::from_secs(70)).unwrap_or_else(|| panic!("{tool} was not answered"))
     }
 
-    /// Requests that were answered more than once.
-    pub(crate) fn answered_twice(&self) -> Vec<u64> {
+    /// Returns the requests that were answered more than once.
+    pub fn answered_twice(&self) -> Vec<u64> {
         let state = self.heard.state.lock().unwrap();
         state.answers.iter().filter(|(_, answers)| answers.len() > 1).map(|(id, _)| *id).collect()
     }
 
     /// Why the socket was closed, once it was.
-    pub(crate) fn closed(&self, within: Duration) -> Option<String> {
+    pub fn closed(&self, within: Duration) -> Option<String> {
         let state = self.heard.state.lock().unwrap();
         let waited = self.heard.changed.wait_timeout_while(state, within, |state| state.closed.is_none());
         waited.unwrap().0.closed.clone()

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gantry_store::{DataDir, Objects, Staged};
-
-use crate::s3_server::S3Server;
-use crate::s3_wire::S3Wire;
+use gantry_testkit::{S3Proxy, S3Server};
 
 const MIB: usize = 1 << 20;
 /// The number of parts of 8 MiB each.
@@ -16,7 +14,7 @@ struct World {
     _folder: tempfile::TempDir,
     data: DataDir,
     server: S3Server,
-    wire: Arc<S3Wire>,
+    wire: Arc<S3Proxy>,
     objects: Objects,
 }
 
@@ -25,7 +23,7 @@ fn world() -> World {
     let data = DataDir::new(folder.path().join("data"));
     data.create().unwrap();
     let server = S3Server::start();
-    let wire = S3Wire::to(&server);
+    let wire = S3Proxy::to(&server);
     let objects = Objects::s3(wire.config(&server)).unwrap();
     World { _folder: folder, data, server, wire, objects }
 }

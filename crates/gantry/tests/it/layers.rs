@@ -83,6 +83,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-transfer",
         ],
     ),
+    // Dev-dependencies are free, so any crate's tests may use the kit. No crate may have it in the product.
+    ("gantry-testkit", &["gantry-link", "gantry-protocol", "gantry-store"]),
     ("xtask", &[]),
 ];
 

@@ -17,9 +17,8 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use gantry_testkit::World;
 use serde_json::{Value, json};
-
-use crate::run::World;
 
 /// Longer than anything here should take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

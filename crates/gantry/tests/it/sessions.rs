@@ -1,15 +1,13 @@
 //! Agents in a real gateway, with a scripted server in place of a model.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use gantry_model::testing::{Heard, KEY, Say, Script, ScriptedServer, Turn};
+use gantry_testkit::peers::{Client, runtime};
+use gantry_testkit::{Gateway, Process, Response, World, eventually};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-
-use crate::gateway::peers::{Client, runtime};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 mod budgets;
 mod children;
@@ -17,7 +15,7 @@ mod flow;
 mod kills;
 mod openai;
 mod real_model;
-mod slow_readers;
+mod slow_listeners;
 mod terminal;
 mod wire;
 
@@ -58,26 +56,19 @@ impl Model {
 
 /// A second machine of the owner's, named `far`.
 pub(crate) struct Far {
-    child: Child,
+    _node: Process,
     pub(crate) world: World,
 }
 
 impl Far {
-    pub(crate) fn join(gateway: &World, up: &Up) -> Far {
+    pub(crate) fn join(gateway: &World, up: &Gateway) -> Far {
         let world = World::new();
         let token = up.add_node(gateway, "far", &[]);
         let mut command = world.command(&["node", "--gateway", &up.url, "--id", "far"]);
         command.env("GANTRY_TOKEN", token).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let far = Far { child: command.spawn().unwrap(), world };
+        let far = Far { _node: Process::spawn(&mut command), world };
         eventually("the node is there", Duration::from_secs(20), || up.node("far")["online"] == true);
         far
-    }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -98,7 +89,7 @@ fn events(body: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-pub(crate) fn post(up: &Up, key: &str, body: &Value, headers: &[(&str, &str)]) -> crate::gateway::Response {
+pub(crate) fn post(up: &Gateway, key: &str, body: &Value, headers: &[(&str, &str)]) -> Response {
     let path = format!("/v1/sessions/{key}/messages");
     up.ask("POST", &path, headers, body.to_string().as_bytes())
 }
@@ -118,7 +109,7 @@ fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
     let ran = world.run(&["chat", "What does a.txt say?"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "it says 42\n"), "{}", ran.stderr);
 
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let listed = world.run(&["sessions", "list", "--json"]).json();
     assert_eq!(listed["sessions"][0]["sessionKey"], "agent:main:main", "{listed}");
     let shown = world.run(&["sessions", "show", "main"]);
@@ -161,7 +152,7 @@ fn messages_over_http_stream_what_happens() {
         _ => Turn { piece: Some(3), ..Turn::text("all is well") },
     });
     let world = model.world("autonomy = \"guided\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let message = json!({"message": "how is it?", "id": "m-1", "replyTo": {"chat": 7}});
     let answer = post(&up, "main", &message, &[("Accept", "text/event-stream")]);
     assert_eq!(answer.status, 200);
@@ -204,7 +195,7 @@ fn messages_over_http_stream_what_happens() {
 fn tokens_take_part_in_sessions_of_their_agents_alone() {
     let model = Model::deciding(|_| Turn::text("hello"));
     let world = model.world("");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let stranger = format!("Bearer {}", up.client_token(&world, "stranger", &[]));
     let reader =
         format!("Bearer {}", up.client_token(&world, "reader", &["--agents", "main", "--read-only"]));
@@ -262,7 +253,7 @@ fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
         _ => Turn::text("finished"),
     });
     let world = model.world("autonomy = \"supervised\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let asked = world.run(&["chat", "do it"]);
     assert_eq!(asked.code, 3, "{asked:?}");
     assert_eq!(asked.json()["error"]["code"], "approval_needed");
@@ -273,7 +264,7 @@ fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
     up.kill();
     let notes = world.workspace().join("notes");
     assert!(!notes.exists());
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let status = up.get("/v1/sessions/main").json();
     assert_eq!(status["questions"][0]["id"], question, "{status}");
     let answered = world.run(&["sessions", "answer", "main", "yes"]);
@@ -295,7 +286,7 @@ fn a_yes_counts_on_another_machine_too() {
         _ => Turn::text("finished"),
     });
     let world = model.world("autonomy = \"supervised\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let far = Far::join(&world, &up);
     let asked = world.run(&["chat", "do it"]);
     assert_eq!(
@@ -334,7 +325,7 @@ fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
         }
     });
     let world = model.world("autonomy = \"guided\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     post(&up, "side", &json!({"message": "are you here?"}), &[]);
     let told = post(&up, "main", &json!({"message": "ask the other one"}), &[]).json();
     let reply = told["reply"].as_str().unwrap_or_default();
@@ -364,12 +355,12 @@ fn an_agent_asks_its_user_and_goes_on_with_the_answer_after_a_restart() {
         _ => Turn::text(if heard.last_text().contains("blue") { "blue it is" } else { "?" }),
     });
     let world = model.world("autonomy = \"guided\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let asked = world.run(&["chat", "paint it"]);
     assert_eq!(asked.code, 3, "{asked:?}");
     assert!(asked.stderr.contains("Which colour?"), "{asked:?}");
     up.kill();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let status = up.get("/v1/sessions/main").json();
     assert_eq!(status["asks"][0]["questions"][0]["options"], json!(["red", "blue"]), "{status}");
     assert_eq!(world.run(&["sessions", "answer", "main", "red", "blue"]).code, 2, "one answer is wanted");
@@ -391,7 +382,7 @@ fn agents_answer_programs_that_speak_openais_interface() {
         },
     });
     let world = model.world("autonomy = \"guided\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let ask = |body: &Value, headers: &[(&str, &str)]| {
         up.ask("POST", "/v1/chat/completions", headers, body.to_string().as_bytes())
     };
@@ -453,7 +444,7 @@ fn without_a_model_the_ways_to_get_one_are_told() {
 fn two_names_are_never_one_session_and_a_completion_is_of_the_agent_it_names() {
     let model = Model::deciding(|_| Turn::text("hello"));
     let world = model.world("autonomy = \"guided\"\n[agents.other]");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let told = post(&up, "f1Read", &json!({"message": "hi"}), &[]);
     assert!(told.status == 400 && told.json().to_string().contains("agent:main:f1read"), "{told:?}");
     let ran = world.run(&["chat", "--session", "Work", "hi"]);
@@ -492,7 +483,7 @@ fn an_agent_writes_to_those_it_may_write_to() {
     let world = model.world(
         "autonomy = \"guided\"\nmessages = [\"friend\"]\n[agents.friend]\nautonomy = \"guided\"\n[agents.boss]\nautonomy = \"autonomous\"",
     );
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let refusals = |name: &str| {
         let message = json!({"message": format!("write to {name}")});
         assert_eq!(post(&up, &format!("agent:main:{name}"), &message, &[]).json()["status"], "final");

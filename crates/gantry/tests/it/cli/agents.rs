@@ -1,6 +1,6 @@
 //! Calls made as an agent: its view, its policy, and the data directory out of its reach.
 
-use crate::run::World;
+use gantry_testkit::World;
 use serde_json::json;
 
 const AGENTS: &str = r#"

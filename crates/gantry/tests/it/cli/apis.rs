@@ -5,9 +5,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use gantry_testkit::World;
 use serde_json::{Value, json};
-
-use crate::run::World;
 
 const VALUE: &str = "sk_live_value_0123456789";
 
@@ -245,7 +244,7 @@ fn an_answer_kept_for_retries_holds_no_credential() {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     };
     set("SHOP", VALUE);
-    let up = crate::gateway::Up::start(&world);
+    let up = gantry_testkit::Gateway::start(&world);
     let input = json!({
         "url": format!("http://127.0.0.1:{port}/"), "method": "POST", "form": {"key": "secret:SHOP"},
         "headers": {"Authorization": format!("Bearer {WRITTEN_OUT}"), "X-Api-Key": "secret:SHOP"},

@@ -1,6 +1,6 @@
 //! The audit log through the command line: complete, masked, verified.
 
-use crate::run::World;
+use gantry_testkit::World;
 use serde_json::{Value, json};
 
 #[test]

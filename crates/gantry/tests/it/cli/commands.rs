@@ -1,6 +1,6 @@
 //! Commands, exit codes, and what goes to which stream.
 
-use crate::run::World;
+use gantry_testkit::World;
 use serde_json::json;
 
 #[test]
@@ -394,7 +394,7 @@ fn doctor_looks_at_the_database() {
     assert!(!world.data().join("gateway.db").exists(), "a look makes nothing");
     let path = world.data().join("gateway.db");
     {
-        let _up = crate::gateway::Up::start(&world);
+        let _up = gantry_testkit::Gateway::start(&world);
         let (health, text) = checked(&world, "database").remove(0);
         assert_eq!(health, "good", "{text}");
         assert!(text.contains("sound"), "{text}");

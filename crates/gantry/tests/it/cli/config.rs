@@ -1,6 +1,6 @@
 //! The configuration through the command line.
 
-use crate::run::World;
+use gantry_testkit::World;
 use serde_json::json;
 
 #[test]

@@ -2,10 +2,8 @@
 
 use std::net::TcpListener;
 
+use gantry_testkit::{Gateway, World};
 use serde_json::Value;
-
-use crate::gateway::Up;
-use crate::run::World;
 
 type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32);
 
@@ -78,7 +76,7 @@ fn without_a_gateway() {
 #[test]
 fn with_a_gateway() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     up.add_node(&world, "box", &[]);
     let client = up.client_token(&world, "ci", &[]);
     let client = ("GANTRY_TOKEN", client.as_str());
@@ -172,7 +170,7 @@ fn the_usage_line_names_what_was_typed_and_no_variable() {
 #[test]
 fn small_mistakes_are_named_with_what_to_do() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let status = world.run(&["audit", "--status", "nonsense"]);
     assert!(status.code == 2 && status.stderr.contains("approval_needed"), "{status:?}");
     up.client_token(&world, "ci", &[]);

@@ -1,9 +1,7 @@
 //! A call means the same through a gateway as without one: the same JSON, the same exit code.
 
+use gantry_testkit::{Gateway, World};
 use serde_json::{Value, json};
-
-use super::Up;
-use crate::run::World;
 
 /// Fields that differ from run to run.
 const PASSING: [&str; 10] = [
@@ -84,7 +82,7 @@ fn calls(world: &World) -> Vec<(&'static str, Value)> {
 #[test]
 fn every_local_tool_answers_the_same_through_the_gateway() {
     let (here, there) = (world(), world());
-    let up = Up::start(&there);
+    let up = Gateway::start(&there);
     for ((tool, input), (_, their_input)) in calls(&here).into_iter().zip(calls(&there)) {
         let direct = here.run(&["call", tool, &input.to_string()]);
         let through = there.run(&["call", tool, &their_input.to_string()]);
@@ -115,7 +113,7 @@ fn every_local_tool_answers_the_same_through_the_gateway() {
 #[test]
 fn relative_paths_start_where_one_stands() {
     let world = world();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     world.write("deep/a.txt", "another\n");
     let mut command = world.command(&["call", "read", r#"{"path": "a.txt"}"#]);
     let output = command.current_dir(world.workspace().join("deep")).output().unwrap();
@@ -136,7 +134,7 @@ fn a_gateway_that_is_not_there_is_exit_code_4() {
         &[("GANTRY_TOKEN", "x")],
     );
     assert_eq!((ran.code, &ran.json()["error"]["code"]), (4, &json!("unavailable")));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let wrong = world.run_with(&["call", "read", r#"{"path": "a.txt"}"#], &[("GANTRY_TOKEN", "wrong")]);
     assert_eq!(wrong.code, 3, "{} {}", wrong.stdout, wrong.stderr);
     up.add_node(&world, "away", &[]);

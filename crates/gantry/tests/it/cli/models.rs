@@ -1,11 +1,9 @@
 //! `gantry models`, with scripted servers in place of the companies' and of Ollama.
 
 use gantry_model::testing::{Failure, KEY, Script, ScriptedServer, Turn};
+use gantry_testkit::{Gateway, Ran, World, eventually};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-
-use crate::gateway::{Up, eventually};
-use crate::run::{Ran, World};
 
 /// Ports that nobody listens on, so that what runs on this machine does not matter.
 const NOBODY: [(&str, &str); 2] = [("OLLAMA_HOST", "127.0.0.1:1025"), ("LLAMA_ARG_PORT", "1025")];
@@ -180,7 +178,7 @@ fn a_changed_model_counts_in_the_running_gateway() {
     let world = World::new();
     world.configure("");
     let log = world.folder.path().join("gateway.log");
-    let up = Up::start_among(&world, &log, &NOBODY);
+    let up = Gateway::start_with_env(&world, &log, &NOBODY);
     let none = run(&world, &["models"], &[]);
     assert!(none.code == 1 && !none.stderr.contains("`gantry models`"), "no advice to do it again: {none:?}");
     let failed = run(&world, &["chat", "hi"], &[]);

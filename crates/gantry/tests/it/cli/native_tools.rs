@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::json;
 
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 use crate::sessions::Far;
 
 #[test]
@@ -44,7 +43,7 @@ fn a_workspace_lasts_and_belongs_to_its_agent() {
 fn the_gateways_own_machine_has_a_log() {
     let world = World::new();
     world.configure("");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let logs = |input: serde_json::Value| world.run(&["call", "gsv__LogsGet", &input.to_string()]).json();
     let answer = logs(json!({}));
     assert_eq!((&answer["ok"], &answer["result"]["nodeId"]), (&json!(true), &json!("local")), "{answer}");

@@ -1,22 +1,11 @@
 //! Standard output and standard error that cannot be written: no command panics, and what runs long goes on.
 
 use std::fs::OpenOptions;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use gantry_testkit::{Process, World, eventually};
 use serde_json::Value;
-
-use crate::gateway::eventually;
-use crate::run::World;
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn full() -> Stdio {
     OpenOptions::new().write(true).open("/dev/full").unwrap().into()
@@ -68,11 +57,11 @@ fn a_node_goes_on_when_its_lines_cannot_be_printed() {
         let args = ["node", "--gateway", "http://127.0.0.1:3", "--id", "zz"];
         let mut command = world.command(&args);
         command.env("GANTRY_TOKEN", format!("gtn_{}", "x".repeat(43))).stdin(Stdio::null());
-        let mut node = Running(command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap());
+        let mut node = Process::spawn(&mut command.stdout(Stdio::null()).stderr(stderr));
         let log = world.data().join("nodes/zz/logs/node.log");
         eventually("the node has failed to connect twice", Duration::from_secs(20), || {
             let warned = std::fs::read_to_string(&log).unwrap_or_default().matches("disconnected").count();
-            assert_eq!(node.0.try_wait().unwrap(), None, "the node ended");
+            assert_eq!(node.child.try_wait().unwrap(), None, "the node ended");
             warned >= 2
         });
         drop(node);
@@ -86,16 +75,20 @@ fn a_gateway_goes_on_when_it_cannot_say_where_it_is() {
     // Something to warn of, too.
     world.configure("[mcpServers.gone]\ncommand = \"/does/not/exist\"\n");
     let mut command = world.command(&["up", "--listen", "127.0.0.1:0", "--verbose"]);
-    let mut up = Running(command.stdin(Stdio::null()).stdout(full()).stderr(full()).spawn().unwrap());
+    let mut up = Process::spawn(&mut command.stdin(Stdio::null()).stdout(full()).stderr(full()));
     eventually("the gateway answers", Duration::from_secs(20), || {
-        assert_eq!(up.0.try_wait().unwrap(), None, "the gateway ended");
+        assert_eq!(up.child.try_wait().unwrap(), None, "the gateway ended");
         let listed = world.run(&["nodes", "list", "--json"]);
         let nodes: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
         nodes[0]["id"] == "local"
     });
-    assert!(Command::new("kill").arg(up.0.id().to_string()).status().unwrap().success());
-    eventually("it stops", Duration::from_secs(20), || up.0.try_wait().unwrap().is_some());
-    assert_eq!(up.0.wait().unwrap().code(), Some(1), "what it said was lost, and that is told in the end");
+    assert!(Command::new("kill").arg(up.id().to_string()).status().unwrap().success());
+    eventually("it stops", Duration::from_secs(20), || up.child.try_wait().unwrap().is_some());
+    assert_eq!(
+        up.child.wait().unwrap().code(),
+        Some(1),
+        "what it said was lost, and that is told in the end"
+    );
 }
 
 #[test]
@@ -104,12 +97,12 @@ fn a_log_is_followed_only_while_somebody_reads() {
     let args = ["node", "--gateway", "http://127.0.0.1:3", "--id", "zz"];
     let mut command = world.command(&args);
     command.env("GANTRY_TOKEN", format!("gtn_{}", "x".repeat(43))).stdin(Stdio::null());
-    let _node = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let _node = Process::spawn(&mut command.stdout(Stdio::null()).stderr(Stdio::null()));
     let log = world.data().join("nodes/zz/logs/node.log");
     let has_line = || std::fs::metadata(&log).is_ok_and(|file| file.len() > 0);
     eventually("the node has a log", Duration::from_secs(20), has_line);
     let mut command = world.command(&["node", "logs", "--follow"]);
-    let mut following = Running(command.stdin(Stdio::null()).stdout(unread()).spawn().unwrap());
-    eventually("it has ended", Duration::from_secs(20), || following.0.try_wait().unwrap().is_some());
-    assert_eq!(following.0.wait().unwrap().code(), Some(0));
+    let mut following = Process::spawn(&mut command.stdin(Stdio::null()).stdout(unread()));
+    eventually("it has ended", Duration::from_secs(20), || following.child.try_wait().unwrap().is_some());
+    assert_eq!(following.child.wait().unwrap().code(), Some(0));
 }

@@ -1,6 +1,6 @@
 //! Web settings through the command line: search providers, and the network policy of agents.
 
-use crate::run::World;
+use gantry_testkit::World;
 use serde_json::json;
 
 fn has_research(world: &World, variables: &[(&str, &str)]) -> bool {

@@ -2,17 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use gantry_testkit::peers::{Client, Node, runtime};
+use gantry_testkit::{Gateway, World, eventually};
 use rustix::process::Signal;
 use serde_json::json;
-
-use super::peers::{Client, Node, runtime};
-use super::{Up, eventually};
-use crate::run::World;
 
 #[test]
 fn a_call_under_way_is_answered_before_the_end() {
     let world = World::new();
-    let mut up = Up::start(&world);
+    let mut up = Gateway::start(&world);
     let mut calling = up.connection();
     let body = json!({"command": "touch began; sleep 1; echo done"}).to_string();
     calling.begin(&up, "POST", "/v1/tools/local__Bash", &[], body.as_bytes());
@@ -37,7 +35,7 @@ fn a_call_under_way_is_answered_before_the_end() {
 #[test]
 fn a_call_that_takes_longer_than_the_limit_is_ended_and_answered() {
     let world = World::new();
-    let mut up = Up::start_with(&world, "up", &["--set", "gateway.drainSeconds=1"]);
+    let mut up = Gateway::start_with(&world, "up", &["--set", "gateway.drainSeconds=1"]);
     let token = up.add_node(&world, "box", &[]);
     let runtime = runtime();
     let node = Node::new("box", &token);
@@ -74,7 +72,7 @@ fn a_call_that_takes_longer_than_the_limit_is_ended_and_answered() {
 #[test]
 fn a_gateway_that_stops_takes_nothing_new() {
     let world = World::new();
-    let mut up = Up::start(&world);
+    let mut up = Gateway::start(&world);
     let mut calling = up.connection();
     let body = json!({"command": "touch began; sleep 1.5"}).to_string();
     calling.begin(&up, "POST", "/v1/tools/local__Bash", &[], body.as_bytes());
@@ -94,21 +92,21 @@ fn a_gateway_that_stops_takes_nothing_new() {
 #[test]
 fn a_second_start_names_the_first() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let second = world.run(&["up", "--listen", "127.0.0.1:0"]);
     assert_eq!(second.code, 1);
     assert!(second.stderr.contains(&up.url), "{}", second.stderr);
     assert!(second.stderr.contains(&up.pid().to_string()), "{}", second.stderr);
     up.kill();
     // Nothing of a killed one stands in the way.
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.get("/health").status, 200);
 }
 
 #[test]
 fn a_gateway_alone_has_no_machine() {
     let world = World::new();
-    let up = Up::start_with(&world, "serve", &[]);
+    let up = Gateway::start_with(&world, "serve", &[]);
     let tools = up.get("/v1/tools").json();
     let names: Vec<&str> =
         tools["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use gantry_testkit::{Fleet, SOON, eventually};
 use serde_json::json;
-
-use crate::end_to_end::fleet::{Fleet, SOON, eventually};
 
 /// Children, grandchildren in sessions of their own, and some that ignore what they can.
 const STUBBORN: &str =

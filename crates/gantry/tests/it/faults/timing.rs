@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Fleet, Proxy, SOON, eventually};
 use serde_json::json;
-
-use super::proxy::Proxy;
-use crate::end_to_end::fleet::{Fleet, SOON, eventually};
 
 #[test]
 fn a_revoked_node_is_out_within_a_second_also_in_the_middle_of_a_call() {
@@ -38,7 +36,7 @@ fn connections(fleet: &Fleet) -> usize {
     nodes["nodes"].as_array().unwrap().iter().filter(|node| node["online"] == true).count()
 }
 
-fn node_log(machine: &crate::end_to_end::fleet::Machine) -> String {
+fn node_log(machine: &gantry_testkit::Machine) -> String {
     machine.world.run(&["node", "logs", "--id", &machine.id]).stdout
 }
 
@@ -51,7 +49,7 @@ fn a_second_process_with_the_same_token_replaces_the_first_which_does_not_fight(
     (second.id, second.token) = (first.id.clone(), first.token.clone());
     second.world.write("which", "second");
     second.start();
-    let who = || fleet.call("box__Read", &json!({"path": "which"})).body;
+    let who = || fleet.call("box__Read", &json!({"path": "which"})).text();
     eventually("the second one answers", SOON, || who().contains("second"));
     eventually("the first one knows", SOON, || node_log(&first).contains("replaced"));
     let until = Instant::now() + Duration::from_secs(4);

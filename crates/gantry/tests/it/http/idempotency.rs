@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
-
-use super::{Up, eventually};
-use crate::run::World;
 
 fn count(world: &World) -> usize {
     std::fs::read_to_string(world.workspace().join("count")).unwrap_or_default().lines().count()
@@ -16,14 +14,14 @@ fn counting(then: &str) -> Value {
     json!({"command": format!("echo ran >> count; {then}")})
 }
 
-fn keyed(up: &Up, key: &str, input: &Value) -> super::raw_http::Response {
+fn keyed(up: &Gateway, key: &str, input: &Value) -> gantry_testkit::Response {
     up.call_with("local__Bash", input, &[("Idempotency-Key", key)])
 }
 
 #[test]
 fn a_retry_gets_the_first_answer_also_after_a_restart() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let input = counting("date +%N");
     let first = keyed(&up, "k1", &input);
     assert_eq!((first.status, first.header("idempotency-replayed")), (200, None));
@@ -46,7 +44,7 @@ fn a_retry_gets_the_first_answer_also_after_a_restart() {
     assert_eq!(up.call_with("local__Bash", &input, &theirs).status, 200);
     assert_eq!(count(&world), 3, "another principal's key is another key");
     drop(up);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let later = keyed(&up, "k1", &input);
     assert_eq!(later.text(), first.text());
     assert_eq!(later.header("gantry-call-id"), first.header("gantry-call-id"));
@@ -61,7 +59,7 @@ fn a_retry_gets_the_first_answer_also_after_a_restart() {
 #[test]
 fn two_at_once_run_once() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let input = counting("sleep 1");
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let asking: Vec<_> = (0..4).map(|_| scope.spawn(|| keyed(&up, "k", &input).status)).collect();
@@ -76,7 +74,7 @@ fn two_at_once_run_once() {
 #[test]
 fn a_caller_that_leaves_can_fetch_the_answer_later() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let input = counting("sleep 0.5; echo done");
     let mut connection = up.connection();
     let body = input.to_string();
@@ -91,14 +89,14 @@ fn a_caller_that_leaves_can_fetch_the_answer_later() {
 #[test]
 fn a_request_cut_off_by_a_crash_is_told_and_not_repeated() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let input = counting("sleep 30");
     let mut connection = up.connection();
     let body = input.to_string();
     connection.begin(&up, "POST", "/v1/tools/local__Bash", &[("Idempotency-Key", "k")], body.as_bytes());
     eventually("the command runs", Duration::from_secs(5), || count(&world) == 1);
     up.kill();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let told = keyed(&up, "k", &input);
     assert_eq!((told.status, told.code().as_str()), (409, "interrupted"));
     assert_eq!(count(&world), 1);
@@ -108,11 +106,11 @@ fn a_request_cut_off_by_a_crash_is_told_and_not_repeated() {
 #[test]
 fn a_request_that_never_began_does_not_use_its_key_up() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let id = "later";
     let token = up.add_node(&world, id, &[]);
-    let runtime = super::peers::runtime();
-    let node = super::peers::Node::new(id, &token);
+    let runtime = gantry_testkit::peers::runtime();
+    let node = gantry_testkit::peers::Node::new(id, &token);
     let link = runtime.block_on(node.join(&up));
     link.close(gantry_protocol::CloseReason::Done);
     eventually("the node is offline", Duration::from_secs(2), || up.node(id)["online"] == false);
@@ -129,7 +127,7 @@ fn a_request_that_never_began_does_not_use_its_key_up() {
 #[test]
 fn another_workspace_is_another_request_and_a_header_is_given_once() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let other = world.workspace().join("other");
     std::fs::create_dir(&other).unwrap();
     let other = other.to_str().unwrap();
@@ -160,7 +158,7 @@ async fn what_is_past_its_time_is_removed_by_a_gateway_that_runs() {
     database.record_process_end("box", "old", &json!({}), 0).await.unwrap();
     let now = jiff::Timestamp::now().as_millisecond();
     database.record_process_end("box", "new", &json!({}), now).await.unwrap();
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let until = std::time::Instant::now() + Duration::from_secs(60);
     loop {
         let ends = database.list_process_ends(None, 10).await.unwrap();

@@ -3,11 +3,9 @@
 use std::time::{Duration, Instant};
 
 use gantry_store::KeptResults;
+use gantry_testkit::{Gateway, World, is_soak};
 use gantry_tool::ResultStore;
 use serde_json::json;
-
-use super::Up;
-use crate::run::World;
 
 const AGENTS: &str = r#"
 [agents.watched]
@@ -22,7 +20,7 @@ reason = "not today"
 #[test]
 fn every_route_answers_and_only_health_without_a_token() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let health = up.ask("GET", "/health", &[("Authorization", "")], b"");
     assert_eq!((health.status, &health.json()["status"]), (200, &json!("ok")));
     let metrics = up.get("/metrics");
@@ -60,7 +58,7 @@ fn the_status_tells_what_happened() {
     let world = World::new();
     world.configure(AGENTS);
     world.write("a.txt", "one\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let read = up.call("Read", &json!({"path": "a.txt"}));
     assert_eq!((read.status, &read.json()["content"]), (200, &json!("1\tone")));
     assert_eq!(read.header("content-type"), Some("application/json"));
@@ -98,7 +96,7 @@ fn the_status_tells_what_happened() {
 #[test]
 fn no_body_is_an_empty_object() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for body in ["", "  \n", "{}"] {
         let refused = up.ask("POST", "/v1/tools/read", &[], body.as_bytes());
         assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_input"), "path is missing");
@@ -109,7 +107,7 @@ fn no_body_is_an_empty_object() {
 fn text_results_are_text() {
     let world = World::new();
     let path = world.write("a.txt", "no final newline");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let read = up.call("read_file", &json!({ "path": path }));
     assert_eq!((read.status, read.text().as_str()), (200, "no final newline"));
     assert_eq!(read.header("content-type"), Some("text/plain; charset=utf-8"));
@@ -121,7 +119,7 @@ fn text_results_are_text() {
 #[test]
 fn a_body_that_is_too_large_is_refused_before_it_is_read() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut connection = up.connection();
     let declared = ("Content-Length", "67108865");
     connection.begin(&up, "POST", "/v1/tools/read", &[declared], b"");
@@ -146,7 +144,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_read() {
 fn connections_are_kept_and_requests_may_be_queued() {
     let world = World::new();
     world.write("a.txt", "one\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut connection = up.connection();
     for _ in 0..20 {
         let read = connection.ask(&up, "POST", "/v1/tools/Read", &[], br#"{"path": "a.txt"}"#);
@@ -166,7 +164,7 @@ fn connections_are_kept_and_requests_may_be_queued() {
 #[test]
 fn malformed_requests_are_refused_or_hung_up_on_at_once() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(100_000));
     let many = format!("GET /health HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "A: b\r\n".repeat(5_000));
     let cases: &[(&str, &[u16])] = &[
@@ -222,7 +220,7 @@ fn malformed_requests_are_refused_or_hung_up_on_at_once() {
 #[test]
 fn a_body_is_whole_or_in_chunks_and_nothing_else() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let chunked = b"2\r\n{}\r\n0\r\n\r\n";
     let ask = |headers: &[(&str, &str)], body: &[u8]| {
         up.ask("POST", "/v1/tools/local__Process", &[headers, &[("Content-Length", "")]].concat(), body)
@@ -258,7 +256,7 @@ fn a_body_is_whole_or_in_chunks_and_nothing_else() {
 #[test]
 fn only_a_whole_handshake_becomes_a_websocket() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let ask = |method: &str, key: &str, more: &[(&str, &str)]| {
         let headers = [
             ("Connection", "Upgrade"),
@@ -284,7 +282,7 @@ fn only_a_whole_handshake_becomes_a_websocket() {
 #[test]
 fn a_head_that_does_not_come_is_not_waited_for() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut silent = up.connection();
     let mut slow = up.connection();
     slow.write(b"GET /health HTTP/1.1\r\nHost: loc").unwrap();
@@ -300,11 +298,11 @@ fn a_head_that_does_not_come_is_not_waited_for() {
 #[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut connection = up.connection();
     connection.begin(&up, "POST", "/v1/tools/read", &[("Content-Length", "10")], b"{");
     assert_eq!(up.get("/health").status, 200, "others are served meanwhile");
-    if super::soak() {
+    if is_soak() {
         let refused = connection.read().unwrap();
         assert_eq!((refused.status, refused.code().as_str()), (408, "deadline"));
     }
@@ -318,7 +316,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 #[test]
 fn kept_results_are_read_by_range() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let results = KeptResults::new(gantry_store::DataDir::new(world.data()).results());
     let text: String = (0..5_000).map(|number| format!("{number}\n")).collect();
     let handle = results.keep("client:mine", "Read", &text).unwrap().handle;
@@ -347,7 +345,7 @@ fn kept_results_are_read_by_range() {
 #[test]
 fn a_head_of_32_kb_is_taken_and_a_longer_one_is_not() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let head = |bytes: usize| {
         let start = format!("GET /health HTTP/1.1\r\nHost: {}\r\nA: ", up.address);
         format!("{start}{}\r\n\r\n", "a".repeat(bytes - start.len() - 4))

@@ -3,9 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::run::World;
-
-use super::{Up, eventually};
+use gantry_testkit::{Gateway, World, eventually};
 
 /// A child that is ended with the test.
 struct Ended(Child);
@@ -43,7 +41,7 @@ fn a_gateway_with_a_certificate_speaks_tls_only() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let (cert, key) = certificate(&world);
-    let up = Up::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
+    let up = Gateway::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
     assert!(up.url.starts_with("https://"), "{}", up.url);
     let elsewhere = World::new();
     let as_client = |args: &[&str], more: &[(&str, &str)]| {
@@ -122,7 +120,7 @@ fn the_gateways_own_machine_needs_no_name_in_the_certificate() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let (cert, key) = certificate_for(&world, "DNS:gantry.example");
-    let up = Up::start_with(
+    let up = Gateway::start_with(
         &world,
         "up",
         &["--tls-cert", &cert, "--tls-key", &key, "--public-url", "https://gantry.example"],
@@ -146,7 +144,7 @@ fn the_gateways_own_machine_needs_no_name_in_the_certificate() {
 fn a_node_believes_the_authority_of_the_environment() {
     let world = World::new();
     let (cert, key) = certificate(&world);
-    let up = Up::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
+    let up = Gateway::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
     let token = up.add_node(&world, "box", &[]);
     let machine = World::new();
     let mut command = machine.command(&["node", "--gateway", &up.url, "--id", "box"]);
@@ -179,7 +177,7 @@ fn an_expired_certificate_is_told_at_the_start_with_its_file() {
     std::fs::write(&key_file, key.serialize_pem()).unwrap();
     let (cert, key_file) = (cert.to_str().unwrap(), key_file.to_str().unwrap());
     let log = world.folder.path().join("said");
-    let up = Up::start_telling(&world, &log, &["--tls-cert", cert, "--tls-key", key_file]);
+    let up = Gateway::start_logged(&world, &log, &["--tls-cert", cert, "--tls-key", key_file]);
     let said = std::fs::read_to_string(&log).unwrap();
     assert!(said.contains(cert) && said.contains("expired") && said.contains("days ago"), "{said}");
     assert_eq!(world.run(&["nodes", "list"]).code, 0, "its own machine gets in to see about it");
@@ -190,9 +188,9 @@ fn an_expired_certificate_is_told_at_the_start_with_its_file() {
 fn one_who_mixes_up_http_and_https_is_told_which_to_use() {
     let world = World::new();
     let (cert, key) = certificate(&world);
-    let secure = Up::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
+    let secure = Gateway::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
     let other = World::new();
-    let plain = Up::start(&other);
+    let plain = Gateway::start(&other);
     let client = World::new();
     for (up, from, to) in [(&secure, "https", "http"), (&plain, "http", "https")] {
         let url = up.url.replacen(from, to, 1);

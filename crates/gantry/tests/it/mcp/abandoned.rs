@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::json;
 
 use super::http::{ACCEPT, JSON, Session, initialize, post};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 /// How far the memory may lie above the start once all sessions are gone.
 const SLACK_KB: u64 = 5 * 1024;
@@ -17,7 +16,7 @@ const SESSIONS: usize = 7_000;
 fn abandoned_sessions_give_their_memory_back() {
     let world = World::new();
     world.configure("[gateway]\nmcpIdleSeconds = 1\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.client_token(&world, "reader", &["--read-only"]);
     let bearer = format!("Bearer {token}");
     let body = initialize("2025-11-25").to_string();
@@ -51,7 +50,7 @@ fn abandoned_sessions_give_their_memory_back() {
 #[test]
 fn sessions_count_whatever_revision_the_header_names() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let first = Session::open(&up, "/mcp", &up.token, "2025-11-25");
     let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
     for _ in 0..64 {

@@ -4,11 +4,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use gantry_testkit::{Gateway, World};
 use serde_json::{Value, json};
 
 use super::{DEFAULT_TOOLS, names};
-use crate::gateway::Up;
-use crate::run::World;
 
 pub(crate) fn installed(path: &str) -> PathBuf {
     let target = PathBuf::from(env!("CARGO_BIN_EXE_gantry")).ancestors().nth(2).unwrap().to_owned();
@@ -50,7 +49,7 @@ fn the_inspector_lists_and_calls_over_both() {
     let call = ["--method", "tools/call", "--tool-name", "Read", "--tool-arg", "path=a.txt"];
     let read = inspector(&world, &[&[gantry, "mcp"], &call[..]].concat());
     assert!(read.to_string().contains("inspected"), "{read}");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let (url, bearer) = (format!("{}/mcp", up.url), format!("Authorization: Bearer {}", up.token));
     let http = [&*url, "--transport", "http", "--header", &bearer];
     let listed = inspector(&world, &[&http, &["--method", "tools/list"][..]].concat());
@@ -103,7 +102,7 @@ fn the_python_sdk_uses_all_of_it_over_both() {
     let mut stdio = python();
     stdio.args(["stdio", env!("CARGO_BIN_EXE_gantry")]);
     check(ran(&world, stdio));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut http = python();
     http.args(["http", &format!("{}/mcp", up.url)]).env("TOKEN", &up.token);
     check(ran(&world, http));
@@ -113,7 +112,7 @@ fn the_python_sdk_uses_all_of_it_over_both() {
 fn over_both(client: impl Fn() -> Command) -> [Value; 2] {
     let world = World::new();
     world.write("a.txt", "read by a client\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let url = format!("{}/mcp", up.url);
     [("stdio", env!("CARGO_BIN_EXE_gantry")), ("http", &*url)].map(|(transport, target)| {
         let mut command = client();

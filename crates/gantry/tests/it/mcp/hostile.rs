@@ -2,16 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::servers::{Fake, is_alive};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 const IN_FLIGHT: usize = 50;
 
 /// Calls of two good servers, many at once, each with its own answer; gives the slowest.
-fn good_calls(up: &Up) -> Duration {
+fn good_calls(up: &Gateway) -> Duration {
     std::thread::scope(|scope| {
         let calls: Vec<_> = (0..IN_FLIGHT)
             .map(|number| {
@@ -35,7 +34,7 @@ fn others_answer_while_a_server_misbehaves() {
     let world = World::new();
     let good = [Fake::added(&world, "one"), Fake::added(&world, "two")];
     let bad = Fake::added(&world, "bad");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let undisturbed = good_calls(&up);
     for act in ["die", "hang", "flood", "babble", "huge"] {
         let slowest = std::thread::scope(|scope| {
@@ -73,8 +72,8 @@ fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
     };
     turning.define(&tools("harmless"));
     assert_eq!(turning.add(&world, "good", &[]).code, 0);
-    let up = Up::start(&world);
-    let call = |up: &Up| up.call("turning__echo", &json!({"text": "x"}));
+    let up = Gateway::start(&world);
+    let call = |up: &Gateway| up.call("turning__echo", &json!({"text": "x"}));
     assert_eq!(call(&up).status, 200);
     std::thread::scope(|scope| {
         let working = scope.spawn(|| good_calls(&up));
@@ -92,12 +91,12 @@ fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
         good.iter().chain([&turning]).all(Fake::all_are_gone)
     });
     for _ in 0..2 {
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         assert_eq!(call(&up).status, 403, "held stays held");
         assert_eq!(up.call("one__echo", &json!({"text": "y"})).text(), "y");
     }
     turning.define(&tools("harmless"));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(world.run(&["mcp", "test", "turning"]).code, 0);
     eventually("what was accepted runs again", Duration::from_secs(10), || call(&up).status == 200);
 }
@@ -128,7 +127,7 @@ fn a_schema_that_explodes_is_left_to_its_server_and_freezes_nobody() {
             assert!(told.stdout.contains(&format!("its {field} is not checked here")), "{field}: {told:?}");
         }
     }
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let begun = Instant::now();
     let answer = up.call("boom__structured", &json!({"structuredContent": {"x": "s"}}));
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -147,7 +146,7 @@ fn a_tool_that_was_unusable_for_a_while_runs_again() {
     bad["execution"] = json!({"taskSupport": "required"});
     fake.define(&json!([good]));
     assert_eq!(fake.add(&world, "good", &[]).code, 0);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let call = || up.call("turning__echo", &json!({"text": "x"}));
     assert_eq!(call().text(), "x");
     fake.define(&json!([bad]));
@@ -174,7 +173,7 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_hidden() {
     assert!(shown.contains("\\u{e0069}\\u{e0067}\\u{200b}"), "{shown}");
     assert!(!shown.contains('\u{e0069}') && !shown.contains('\u{200b}'), "{shown}");
     assert!(shown.contains("it has no name"), "{shown}");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let tool = up.get("/v1/tools/fake__structured").json();
     assert_eq!(tool["description"], "adds numbers");
     let odd = up.call("fake__structured", &json!({"content": [{"type": "hologram"}]})).text();
@@ -185,7 +184,7 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_hidden() {
 fn a_server_that_has_frozen_is_ended_and_comes_back() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
     let frozen = *fake.pids().last().unwrap();
     let ran = world.run(&["call", "fake__freeze", "--deadline", "1s"]);
@@ -205,7 +204,7 @@ fn a_server_that_keeps_failing_rests_longer_each_time() {
     let fake = Fake::added(&world, "fake");
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
     world.configure(&config.replace("\"good\"", "\"crash\""));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let before = fake.pids().len();
     let until = Instant::now() + Duration::from_secs(9);
     let mut refused_at_once = 0;
@@ -229,7 +228,7 @@ fn a_server_that_keeps_failing_rests_longer_each_time() {
 fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
     let started = fake.pids().len();
     std::thread::scope(|scope| {
@@ -349,7 +348,7 @@ fn what_a_server_says_steers_no_terminal_and_long_names_are_told_short() {
 fn a_call_of_a_server_that_is_removed_is_told_so() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
     let text = std::thread::scope(|scope| {
         let calling = scope.spawn(|| up.call("fake__sleep", &json!({"seconds": 30})).text());

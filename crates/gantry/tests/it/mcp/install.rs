@@ -2,9 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use gantry_testkit::World;
 use serde_json::{Value, json};
-
-use crate::run::World;
 
 #[test]
 fn it_is_shown_asked_backed_up_and_done_once() {

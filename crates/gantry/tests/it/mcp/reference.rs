@@ -1,10 +1,10 @@
 //! The protocol's reference servers, every tool of both. `cargo xtask setup` installs them.
 
+use gantry_testkit::{Ran, World};
 use serde_json::{Value, json};
 
 use super::Client;
 use super::clients::installed;
-use crate::run::{Ran, World};
 
 fn add(world: &World, name: &str, script: &str, more: &[&str]) -> Vec<String> {
     let node = installed("node_modules/node/bin/node");

@@ -2,35 +2,24 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Gateway, Process, World, eventually};
 use serde_json::{Value, json};
 
 use super::clients::installed;
-use crate::gateway::{Up, eventually};
-use crate::run::World;
-
-/// A server's process; ended when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn reference_server(port: u16) -> Running {
+fn reference_server(port: u16) -> Process {
     let node = installed("node_modules/node/bin/node");
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let mut command = Command::new(node);
     command.arg(script).arg("streamableHttp").env("PORT", port.to_string());
-    let server = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let server = Process::spawn(&mut command.stdout(Stdio::null()).stderr(Stdio::null()));
     eventually("it listens", Duration::from_secs(20), || TcpStream::connect(("127.0.0.1", port)).is_ok());
     server
 }
@@ -42,7 +31,7 @@ fn a_restarted_server_answers_the_next_call() {
     let server = reference_server(port);
     let url = format!("http://127.0.0.1:{port}/mcp");
     assert_eq!(world.run(&["mcp", "add", "every", "--url", &url]).code, 0);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("every__echo", &json!({"message": "one"})).text(), "Echo: one");
     drop(server);
     let _server = reference_server(port);
@@ -57,7 +46,7 @@ fn a_refused_session_is_opened_again_and_no_call_runs_twice() {
     let world = World::new();
     let private = Private::start("sessions");
     assert_eq!(world.run(&["mcp", "add", "open", "--url", &private.url]).code, 0);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("open__whoami", &json!({})).status, 200);
     for form in ["null", "other", "text", "gone"] {
         private.restart(form);
@@ -89,7 +78,7 @@ fn the_reference_server_over_http() {
     let url = format!("http://127.0.0.1:{port}/mcp");
     let ran = world.run(&["mcp", "add", "every", "--url", &url, "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     std::thread::scope(|scope| {
         for number in 0..20 {
             let up = &up;
@@ -169,7 +158,7 @@ fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
     let open = Private::start("open");
     let added = world.run(&["mcp", "add", "open", "--url", &open.url]);
     assert_eq!(added.code, 0, "{added:?}");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for tool in ["bare", "nonsense", "page", "event", "deep", "failure", "idless"] {
         let begun = Instant::now();
         let answer = up.call(&format!("open__{tool}"), &json!({}));
@@ -203,7 +192,7 @@ fn headers_hold_secrets_that_go_to_their_host_alone() {
 }
 
 struct Private {
-    _running: Running,
+    _running: Process,
     url: String,
 }
 
@@ -213,7 +202,7 @@ impl Private {
         let mut child = Command::new("python3").args([script, mode]).stdout(Stdio::piped()).spawn().unwrap();
         let mut url = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
-        Private { _running: Running(child), url: url.trim().to_owned() }
+        Private { _running: Process { child }, url: url.trim().to_owned() }
     }
 
     /// Logs in as a person would: visits the address, and follows where it leads.

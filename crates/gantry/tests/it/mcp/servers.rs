@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Gateway, Ran, World, eventually};
 use serde_json::{Value, json};
 
 use super::Client;
-use crate::gateway::{Up, eventually};
-use crate::run::{Ran, World};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -297,7 +296,7 @@ fn one_bad_definition_costs_only_itself() {
 fn a_server_is_not_called_as_a_node_is() {
     let world = World::new();
     let log = world.folder.path().join("gateway.log");
-    let up = Up::start_telling(&world, &log, &[]);
+    let up = Gateway::start_logged(&world, &log, &[]);
     up.add_node(&world, "box", &[]);
     for more in [&[][..], &["--untested"]] {
         let ran = Fake::new(&world, "box").add(&world, "good", more);
@@ -373,13 +372,13 @@ fn names_that_are_taken_are_refused() {
     Fake::added(&world, "box");
     let with_box = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, before).unwrap();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let node = world.run(&["nodes", "add", "fake"]);
     assert!(node.code != 0 && node.stderr.contains("is an MCP server"), "{node:?}");
     up.add_node(&world, "box", &[]);
     drop(up);
     std::fs::write(&path, with_box).unwrap();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(
         up.call("box__echo", &json!({"text": "x"})).status,
         503,
@@ -416,7 +415,7 @@ fn every_surface_and_scope_has_them() {
     assert!(!client.tool_names().iter().any(|name| name.starts_with("fake__")), "only who asks for them");
     drop(client);
 
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "b"})).text(), "b");
     assert_eq!(world.run(&["call", "fake__echo", r#"{"text": "c"}"#]).stdout, "c");
     let mut through = Client::new(&world, &["--tools", "fake__echo"]);
@@ -432,7 +431,7 @@ fn every_surface_and_scope_has_them() {
 #[test]
 fn a_gateway_takes_up_servers_that_are_added_accepted_and_removed_while_it_runs() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let fake = Fake::new(&world, "fake");
     fake.define(&json!([tool("echo", "one")]));
     assert_eq!(fake.add(&world, "good", &[]).code, 0);
@@ -475,7 +474,7 @@ fn a_server_that_has_nothing_to_do_is_stopped_and_comes_back() {
     let fake = Fake::added(&world, "fake");
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
     world.configure(&format!("{config}idleSeconds = 1\ntimeoutSeconds = 3\n"));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).status, 200);
     let first = *fake.pids().last().unwrap();
     assert_eq!(up.call("fake__sleep", &json!({"seconds": 2})).text(), "slept", "work is no idleness");
@@ -542,7 +541,7 @@ fn a_configuration_that_became_invalid_is_told_and_changes_nothing() {
     let world = World::new();
     let _fake = Fake::added(&world, "fake");
     let log = world.folder.path().join("gateway.log");
-    let up = Up::start_telling(&world, &log, &[]);
+    let up = Gateway::start_logged(&world, &log, &[]);
     let call = || up.call("fake__echo", &json!({"text": "x"})).text();
     assert_eq!(call(), "x");
     let good = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
@@ -567,7 +566,7 @@ fn secrets_that_a_server_was_given_are_shown_to_nobody() {
     ]));
     let added = fake.add(&world, "good", &["--env", "TOK=secret:K"]);
     assert_eq!(added.code, 0, "{added:?}");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let told = [
         format!("{added:?}"),
         format!("{:?}", world.run(&["mcp", "show", "fake"])),

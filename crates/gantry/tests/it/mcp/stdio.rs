@@ -3,13 +3,12 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::http::Session;
 use super::servers::Fake;
 use super::{Client, DEFAULT_TOOLS, names, tokens};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 /// What the list of `@modelcontextprotocol/server-filesystem` 2026.8.31 costs; ours must be less.
 const FILESYSTEM_SERVER_TOKENS: usize = 3243;
@@ -137,7 +136,7 @@ fn an_agent_reads_on_where_its_results_were_shortened() {
     };
     shown(&world);
     assert_eq!(Client::new(&world, &["--agent", "denied"]).tool_names(), ["Read"]);
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     shown(&world);
 }
 
@@ -166,7 +165,7 @@ fn an_agent_with_a_list_is_offered_what_it_names() {
     for (agent, _, expected) in lists {
         check(agent, expected, &Client::new(&world, &["--agent", agent]).tool_names());
     }
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for (agent, _, expected) in lists {
         check(agent, expected, &Client::new(&world, &["--agent", agent]).tool_names());
         let token = up.client_token(&world, agent, &["--agents", agent]);
@@ -474,7 +473,7 @@ fn a_choice_that_nothing_fits_is_told_at_the_start() {
     assert!(partly.stderr.contains("warning: no tool is called \"x*\""), "{partly:?}");
     let fine = world.run_with_input(&["mcp", "--tools", "Read"], "");
     assert_eq!((fine.code, fine.stderr.as_str()), (0, ""), "{fine:?}");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let through = world.run_with_input(&["mcp", "--tools", "laptop__*"], "");
     assert_eq!(through.code, 0, "it may come with a node: {through:?}");
     assert!(through.stderr.contains("warning: no tool is called \"laptop__*\""), "{through:?}");

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
+use gantry_testkit::{Fleet, SOON, eventually, with_mounts};
 use serde_json::json;
-
-use super::fleet::{Fleet, SOON, eventually, mounted};
 
 #[test]
 fn malformed_addresses_and_names_are_refused_before_anything_starts() {
@@ -82,7 +81,7 @@ fn a_full_disk_on_a_node_is_told_and_nothing_is_half_written() {
     assert_eq!(std::fs::read_to_string(there.join("kept.txt")).unwrap(), "x".repeat(200_000));
     let ran =
         fleet.call("box__Bash", &json!({"command": "head -c 3000000 /dev/zero > fill; echo $?; rm fill"}));
-    assert!(ran.status == 200 && ran.body.contains('1'), "the command's own answer: {ran:?}");
+    assert!(ran.status == 200 && ran.text().contains('1'), "the command's own answer: {ran:?}");
     assert_eq!(write("new.txt", 10).status, 200, "there is room again");
 }
 
@@ -155,11 +154,12 @@ fn fill(path: &Path) {
 
 #[test]
 fn a_gateway_that_cannot_write_its_directory_says_so_and_does_not_start() {
-    let world = crate::run::World::new();
+    let world = gantry_testkit::World::new();
     std::fs::create_dir_all(world.data()).unwrap();
     let data = world.data().display().to_string();
     let mounts = format!("mount --bind '{data}' '{data}'; mount -o remount,bind,ro '{data}'");
-    let output = mounted(world.command(&["up", "--listen", "127.0.0.1:0"]), Some(&mounts)).output().unwrap();
+    let output =
+        with_mounts(world.command(&["up", "--listen", "127.0.0.1:0"]), Some(&mounts)).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("read-only") && said.contains(&data.to_lowercase()), "{said}");

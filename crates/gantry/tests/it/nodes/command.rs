@@ -2,33 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use gantry_testkit::{Process, Ran, SOON, World, eventually};
 use serde_json::{Value, json};
-
-use crate::run::{Ran, World};
-
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// A child that is ended with the test.
-struct Running(Child);
-
-impl Running {
-    fn terminate(&mut self) -> Duration {
-        let told = Instant::now();
-        assert!(Command::new("kill").arg(self.0.id().to_string()).status().unwrap().success());
-        eventually("the process ends", || self.0.try_wait().unwrap().is_some());
-        told.elapsed()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// One gateway, and one machine that may join it.
 struct Joined {
@@ -37,7 +15,7 @@ struct Joined {
     url: String,
     token: String,
     token_file: PathBuf,
-    _up: Running,
+    _up: Process,
 }
 
 impl Joined {
@@ -64,9 +42,9 @@ impl Joined {
     }
 
     /// A node that is connected when this returns.
-    fn node(&self, more: &[&str]) -> Running {
-        let node = Running(quiet(self.machine.command(&self.args(more))).spawn().unwrap());
-        eventually("the node is connected", || self.machine.run(&["node", "status"]).code == 0);
+    fn node(&self, more: &[&str]) -> Process {
+        let node = Process::spawn(&mut quiet(self.machine.command(&self.args(more))));
+        eventually("the node is connected", SOON, || self.machine.run(&["node", "status"]).code == 0);
         node
     }
 
@@ -76,11 +54,11 @@ impl Joined {
 }
 
 /// A gateway that listens when this returns, and where.
-fn up(world: &World) -> (Running, String) {
-    let up = Running(quiet(world.command(&["up", "--listen", "127.0.0.1:0"])).spawn().unwrap());
+fn up(world: &World) -> (Process, String) {
+    let up = Process::spawn(&mut quiet(world.command(&["up", "--listen", "127.0.0.1:0"])));
     let lock = world.data().join("gateway.lock");
     let mut url = String::new();
-    eventually("the gateway listens", || {
+    eventually("the gateway listens", SOON, || {
         let text = std::fs::read_to_string(&lock).unwrap_or_default();
         let running: Value = serde_json::from_str(&text).unwrap_or_default();
         running["url"].as_str().unwrap_or_default().clone_into(&mut url);
@@ -92,14 +70,6 @@ fn up(world: &World) -> (Running, String) {
 fn quiet(mut command: Command) -> Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < LIMIT, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn runs(words: &str) -> bool {
@@ -119,13 +89,13 @@ fn a_machine_joins_and_its_tools_work_as_if_they_were_here() {
         let denied = joined.call("laptop__Read", &json!({"path": path}));
         assert_eq!((denied.code, &denied.json()["error"]["code"]), (3, &json!("denied")));
     }
-    let arguments = std::fs::read(format!("/proc/{}/cmdline", node.0.id())).unwrap();
+    let arguments = std::fs::read(format!("/proc/{}/cmdline", node.id())).unwrap();
     let log = std::fs::read_to_string(joined.machine.data().join("nodes/laptop/logs/node.log")).unwrap();
     assert!(!String::from_utf8_lossy(&arguments).contains(&joined.token));
     assert!(log.contains("\"tool\":\"Read\"") && !log.contains(&joined.token), "{log}");
     let second = joined.machine.run(&joined.args(&[]));
     assert_eq!(second.code, 2);
-    assert!(second.stderr.contains(&format!("process {}", node.0.id())), "{}", second.stderr);
+    assert!(second.stderr.contains(&format!("process {}", node.id())), "{}", second.stderr);
 }
 
 #[test]
@@ -161,12 +131,16 @@ fn a_deadline_reaches_the_process_on_the_other_machine() {
     let joined = Joined::new();
     let _node = joined.node(&[]);
     let input = json!({"command": "sleep 4711.25"}).to_string();
-    let mut call = Running(
-        quiet(joined.gateway.command(&["call", "--deadline", "3s", "laptop__Bash", &input])).spawn().unwrap(),
-    );
-    eventually("the command runs", || runs("sleep 4711.25"));
-    assert_eq!(call.0.wait().unwrap().code(), Some(124));
-    eventually("the command has ended", || !runs("sleep 4711.25"));
+    let mut call = Process::spawn(&mut quiet(joined.gateway.command(&[
+        "call",
+        "--deadline",
+        "3s",
+        "laptop__Bash",
+        &input,
+    ])));
+    eventually("the command runs", SOON, || runs("sleep 4711.25"));
+    assert_eq!(call.child.wait().unwrap().code(), Some(124));
+    eventually("the command has ended", SOON, || !runs("sleep 4711.25"));
 }
 
 #[test]
@@ -175,12 +149,12 @@ fn background_processes_outlive_the_node_and_their_end_is_told() {
     let mut node = joined.node(&[]);
     let command = "echo begun; sleep 1.125; echo over; exit 3";
     let started = joined.call("laptop__Bash", &json!({"command": command, "background": true})).json();
-    node.terminate();
+    node.terminate(SOON);
     assert!(runs("sleep 1.125"), "it goes on");
-    eventually("the command has ended", || !runs("sleep 1.125"));
+    eventually("the command has ended", SOON, || !runs("sleep 1.125"));
     let _node = joined.node(&[]);
     let log = joined.machine.data().join("nodes/laptop/logs/node.log");
-    eventually("the gateway has taken the end", || {
+    eventually("the gateway has taken the end", SOON, || {
         std::fs::read_to_string(&log).unwrap().contains("processEnded")
     });
     let poll = json!({"action": "poll", "sessionId": started["sessionId"]});
@@ -208,7 +182,7 @@ fn what_a_stopped_gateway_left_running_is_ended_and_counted() {
         let refused = world.run(args);
         assert!(refused.code != 0 && refused.stderr.contains("is the gateway's"), "{}", refused.stderr);
         assert!(refused.stderr.contains("nothing was ended") && runs(command), "{}", refused.stderr);
-        gateway.terminate();
+        gateway.terminate(SOON);
         assert!(runs(command), "it goes on");
         let stopped = world.run(args);
         assert_eq!(stopped.code, 0, "{}", stopped.stderr);
@@ -227,7 +201,7 @@ fn who_ends_a_nodes_commands_hears_of_those_a_gateway_left() {
     std::fs::create_dir_all(world.data().join("nodes/laptop")).unwrap();
     let started = json!({"command": "sleep 4715.25", "background": true}).to_string();
     assert_eq!(world.run(&["call", "Bash", &started]).code, 0);
-    gateway.terminate();
+    gateway.terminate(SOON);
     let stopped = world.run(&["node", "stop", "--kill"]);
     let said = format!("{}{}", stopped.stdout, stopped.stderr);
     assert!(said.contains("1 more") && said.contains("--id local") && runs("sleep 4715.25"), "{said}");
@@ -267,18 +241,16 @@ fn a_limited_node_offers_and_runs_nothing_else() {
 #[test]
 fn a_node_without_a_gateway_waits_and_stops_at_once() {
     let world = World::new();
-    let mut node = Running(
-        quiet(world.command(&["node", "--gateway", "http://127.0.0.1:1", "--id", "alone"]))
-            .env("GANTRY_TOKEN", "gtn_x")
-            .spawn()
-            .unwrap(),
+    let mut node = Process::spawn(
+        &mut quiet(world.command(&["node", "--gateway", "http://127.0.0.1:1", "--id", "alone"]))
+            .env("GANTRY_TOKEN", "gtn_x"),
     );
-    eventually("the first attempt has failed", || {
+    eventually("the first attempt has failed", SOON, || {
         world.run(&["node", "status"]).stdout.contains("last error")
     });
-    let took = node.terminate();
+    let took = node.terminate(SOON);
     assert!(took < Duration::from_secs(1), "{took:?}");
-    assert_eq!(node.0.wait().unwrap().code(), Some(0));
+    assert_eq!(node.child.wait().unwrap().code(), Some(0));
     let logs = world.run(&["node", "logs", "-n", "1"]).json();
     assert_eq!((&logs["event"], &logs["nodeId"]), (&json!("stopped"), &json!("alone")));
 }
@@ -348,8 +320,8 @@ fn parts_that_nobody_wrote_to_for_a_week_go_also_without_any_gateway() {
     std::fs::set_permissions(world.data(), PermissionsExt::from_mode(0o700)).unwrap();
     let args = ["node", "--gateway", "http://127.0.0.1:1", "--id", "a"];
     let mut command = quiet(world.command(&args));
-    let node = Running(command.env("GANTRY_TOKEN", "gtn_x").spawn().unwrap());
-    eventually("the old one goes", || !old.exists());
+    let node = Process::spawn(&mut command.env("GANTRY_TOKEN", "gtn_x"));
+    eventually("the old one goes", SOON, || !old.exists());
     drop(node);
     assert!(young.exists());
 }
@@ -424,19 +396,19 @@ fn a_second_process_takes_the_place_and_the_first_says_so() {
     let said = joined.machine.folder.path().join("said");
     let mut first = joined.machine.command(&joined.args(&[]));
     first.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&said).unwrap());
-    let mut first = Running(first.spawn().unwrap());
-    eventually("the first is connected", || joined.machine.run(&["node", "status"]).code == 0);
+    let mut first = Process::spawn(&mut first);
+    eventually("the first is connected", SOON, || joined.machine.run(&["node", "status"]).code == 0);
     let other = World::new();
     other.write("a.txt", "the other machine\n");
-    let second = Running(quiet(other.command(&joined.args(&[]))).spawn().unwrap());
-    eventually("the second is connected", || other.run(&["node", "status"]).code == 0);
+    let second = Process::spawn(&mut quiet(other.command(&joined.args(&[]))));
+    eventually("the second is connected", SOON, || other.run(&["node", "status"]).code == 0);
     let told = "another process with this node's id and token has taken its place";
-    eventually("the first says so", || std::fs::read_to_string(&said).unwrap().contains(told));
+    eventually("the first says so", SOON, || std::fs::read_to_string(&said).unwrap().contains(told));
     let status = joined.machine.run(&["node", "status"]);
     assert!(status.code != 0 && status.stdout.contains(told), "{}", status.stdout);
     let logs = joined.machine.run(&["node", "logs"]).stdout;
     assert!(logs.contains(told), "{logs}");
-    assert!(first.0.try_wait().unwrap().is_none(), "it waits");
+    assert!(first.child.try_wait().unwrap().is_none(), "it waits");
     let read = joined.call("laptop__Read", &json!({"path": "a.txt"}));
     assert_eq!(read.json()["content"], "1\tthe other machine", "{}", read.stderr);
     drop(second);
@@ -465,7 +437,7 @@ fn what_a_renamed_node_left_running_is_not_another_nodes_of_its_new_name() {
     std::fs::create_dir_all(theirs.join("processes")).unwrap();
     std::fs::write(theirs.join("badge"), "of another gateway").unwrap();
     assert_eq!(joined.gateway.run(&["nodes", "rename", "laptop", "desk"]).code, 0);
-    eventually("the node is sent away", || node.0.try_wait().unwrap().is_some());
+    eventually("the node is sent away", SOON, || node.child.try_wait().unwrap().is_some());
     assert!(!theirs.join("processes/sessions").join(&session).exists(), "it is somebody else's home");
     assert_eq!(joined.machine.run(&["node", "stop", "--id", "laptop", "--kill"]).code, 0);
     assert!(!runs("sleep 883.7"));
@@ -488,34 +460,34 @@ fn goes_on_under(id: &str, then: impl FnOnce(&Joined)) {
 
     let renamed = joined.gateway.run(&["nodes", "rename", "laptop", "desk"]);
     assert_eq!(renamed.code, 0, "{}", renamed.stderr);
-    eventually("the node is sent away", || node.0.try_wait().unwrap().is_some());
+    eventually("the node is sent away", SOON, || node.child.try_wait().unwrap().is_some());
     // Who gets the old id has nothing to do with it, even on this machine.
     let token = joined.gateway.run(&["nodes", "add", "laptop", "--json"]).json();
     let mut namesake = joined.machine.command(&["node", "--gateway", &joined.url, "--id", "laptop"]);
     namesake.env("GANTRY_TOKEN", token["token"].as_str().unwrap());
-    let mut namesake = Running(quiet(namesake).spawn().unwrap());
-    eventually("the namesake is there", || {
+    let mut namesake = Process::spawn(&mut quiet(namesake));
+    eventually("the namesake is there", SOON, || {
         joined.gateway.run(&["nodes", "show", "laptop"]).stdout.contains("online")
     });
     let listed = joined.call("laptop__Process", &json!({"action": "list"}));
     assert!(listed.code == 0 && !listed.stdout.contains(&session), "{}", listed.stdout);
-    namesake.terminate();
+    namesake.terminate(SOON);
 
     then(&joined);
     let process = format!("{id}__Process");
     let args = joined.args_of(id, &[]);
-    let mut node = Running(quiet(joined.machine.command(&args)).spawn().unwrap());
-    eventually("it is back", || joined.gateway.run(&["nodes", "show", id]).stdout.contains("online"));
+    let mut node = Process::spawn(&mut quiet(joined.machine.command(&args)));
+    eventually("it is back", SOON, || joined.gateway.run(&["nodes", "show", id]).stdout.contains("online"));
     let listed = joined.call(&process, &json!({"action": "list"})).stdout;
     assert!(listed.contains(&session) && listed.contains(&sleep), "{listed}");
     let submit = json!({"action": "submit", "sessionId": session, "data": "it"});
     assert_eq!(joined.call(&process, &submit).code, 0);
-    eventually("its end is told under the new name", || {
+    eventually("its end is told under the new name", SOON, || {
         joined.gateway.run(&["nodes", "show", id]).stdout.contains("ended with 0")
     });
     let log = joined.call(&process, &json!({"action": "log", "sessionId": session})).stdout;
     assert!(log.contains("got it"), "{log}");
-    node.terminate();
+    node.terminate(SOON);
     let stopped = joined.machine.run(&["node", "stop", "--id", id, "--kill"]);
     assert_eq!(stopped.code, 0, "{}", stopped.stderr);
     assert!(!runs(&sleep), "the new name ends it");

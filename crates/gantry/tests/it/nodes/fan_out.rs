@@ -1,8 +1,7 @@
 //! One call for several machines, and the default node where none is named.
 
+use gantry_testkit::{Fleet, SOON, eventually};
 use serde_json::{Value, json};
-
-use super::fleet::{Fleet, SOON, eventually};
 
 fn nodes(answer: &Value) -> Vec<(String, bool)> {
     let results = answer["results"].as_array().unwrap_or_else(|| panic!("{answer}"));
@@ -32,7 +31,7 @@ fn a_call_goes_to_all_to_some_or_to_the_only_one() {
         nodes(&all.json()),
         named(&[("box", true), ("cube", true), ("den", true), ("local", true)]),
         "{}",
-        all.body
+        all.text()
     );
     for one in all.json()["results"].as_array().unwrap() {
         let said = one["result"]["content"].as_str().unwrap();
@@ -42,11 +41,11 @@ fn a_call_goes_to_all_to_some_or_to_the_only_one() {
     assert_eq!(nodes(&read(json!("tag:db")).json()), named(&[("cube", true)]));
     assert_eq!(read(json!("den")).json()["content"], "1\tden");
     let bare = fleet.call("Read", &json!({"path": "name"}));
-    assert_eq!((bare.status, &bare.json()["node"]), (200, &json!("local")), "{}", bare.body);
+    assert_eq!((bare.status, &bare.json()["node"]), (200, &json!("local")), "{}", bare.text());
     assert_eq!(bare.json()["content"], "1\tlocal");
     for (unknown, hint) in [(json!("boxx"), "did you mean"), (json!("tag:none"), "tag"), (json!(7), "node")] {
         let refused = read(unknown);
-        assert!(refused.status == 400 && refused.body.contains(hint), "{refused:?}");
+        assert!(refused.status == 400 && refused.text().contains(hint), "{refused:?}");
     }
     // One machine fails, one is away: each says so for itself.
     std::fs::remove_file(machines[0].path("name")).unwrap();
@@ -62,7 +61,7 @@ fn a_call_goes_to_all_to_some_or_to_the_only_one() {
     assert_eq!(rest["results"][1]["error"]["code"], "unavailable", "{rest}");
     let away = fleet.call("cube__Read", &json!({"path": "name"}));
     assert_eq!(away.status, 503, "{away:?}");
-    assert!(away.body.contains("offline") && away.body.contains("last seen"), "{}", away.body);
+    assert!(away.text().contains("offline") && away.text().contains("last seen"), "{}", away.text());
     assert_eq!(fleet.node("cube")["online"], false, "a node that is away stays visible");
 
     let listed = fleet.run(&["tools", "--json"]).stdout;

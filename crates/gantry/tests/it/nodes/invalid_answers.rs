@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 
 use gantry_link::{Event, Link, Request, ServeFuture, Service};
 use gantry_protocol::{ErrorCode, NodeCallParams, RawJson, Role, StreamFrame, method, raw};
+use gantry_testkit::peers::{Client, answered, hello, link, params, runtime, tools};
+use gantry_testkit::{Gateway, World};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-
-use super::Up;
-use super::peers::{Client, answered, hello, link, params, runtime, tools};
-use crate::run::World;
 
 /// Answers as the input's text says.
 struct Odd;
@@ -46,11 +44,11 @@ impl Service for Odd {
     fn stream(&self, _: &Link, _: StreamFrame) {}
 }
 
-async fn join(up: &Up, token: &str) -> Link {
+async fn join(up: &Gateway, token: &str) -> Link {
     join_with(up, token, &tools()).await
 }
 
-async fn join_with(up: &Up, token: &str, tools: &Value) -> Link {
+async fn join_with(up: &Gateway, token: &str, tools: &Value) -> Link {
     let (link, _) = link(up, &params(Role::Node, "odd", token, Some(hello())), Arc::new(Odd)).await.unwrap();
     let told = link.request_within(method::NODE_TOOLS, raw(tools), Duration::from_secs(10)).await;
     answered(told).unwrap();
@@ -60,7 +58,7 @@ async fn join_with(up: &Up, token: &str, tools: &Value) -> Link {
 #[test]
 fn a_node_that_never_answers_delays_no_deadline() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "odd", &[]);
     runtime().block_on(async {
         let _node = join(&up, &token).await;
@@ -77,7 +75,7 @@ fn a_node_that_never_answers_delays_no_deadline() {
 #[test]
 fn what_is_no_result_is_the_nodes_fault() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "odd", &[]);
     let runtime = runtime();
     let _node = runtime.block_on(join(&up, &token));
@@ -103,7 +101,7 @@ fn what_is_no_result_is_the_nodes_fault() {
 #[test]
 fn warnings_of_a_node_reach_every_surface() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "odd", &[]);
     let runtime = runtime();
     let _node = runtime.block_on(join(&up, &token));
@@ -131,7 +129,7 @@ fn warnings_of_a_node_reach_every_surface() {
 #[test]
 fn descriptions_of_a_nodes_tools_are_plain_text() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "odd", &[]);
     let mut tools = tools();
     let hostile = "echoes\u{1b}[2J\u{7}\u{202e}\u{e0069}\u{200b} text";
@@ -140,7 +138,7 @@ fn descriptions_of_a_nodes_tools_are_plain_text() {
     echo["inputSchema"]["description"] = json!(hostile);
     let runtime = runtime();
     let node = runtime.block_on(join_with(&up, &token, &tools));
-    let is_plain = |up: &Up| {
+    let is_plain = |up: &Gateway| {
         let tool = up.get("/v1/tools/odd__Echo").json();
         assert_eq!(tool["description"], "echoes[2J text");
         assert_eq!(tool["inputSchema"]["description"], "echoes[2J text");
@@ -148,5 +146,5 @@ fn descriptions_of_a_nodes_tools_are_plain_text() {
     is_plain(&up);
     drop((node, up));
     // The tools of a node that is away are those it described last.
-    is_plain(&Up::start(&world));
+    is_plain(&Gateway::start(&world));
 }

@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use gantry_link::HandshakeError;
 use gantry_protocol::{CloseReason, ErrorCode, NodeHello, ProtocolRange, Role, method, raw};
+use gantry_testkit::peers::{Client, Node, answered, hello, link, params, runtime, tools};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-
-use super::peers::{Client, Node, answered, hello, link, params, runtime, tools};
-use super::{Up, eventually};
-use crate::run::World;
 
 #[test]
 fn a_node_describes_itself_properly_or_stays_outside() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     runtime().block_on(async {
         let refused = async |hello: Option<NodeHello>| {
@@ -48,7 +46,7 @@ fn a_node_describes_itself_properly_or_stays_outside() {
 #[test]
 fn the_tools_a_node_sends_are_those_it_announced_and_sound() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     runtime().block_on(async {
         let node = Node::new("box", &token);
@@ -102,7 +100,7 @@ fn the_tools_a_node_sends_are_those_it_announced_and_sound() {
 #[test]
 fn calls_find_their_machines() {
     let world = World::new();
-    let up = Up::start_with(&world, "serve", &[]);
+    let up = Gateway::start_with(&world, "serve", &[]);
     let runtime = runtime();
     let mut links = Vec::new();
     let mut nodes = Vec::new();
@@ -114,7 +112,7 @@ fn calls_find_their_machines() {
     let echo = |input: Value| up.call("Echo", &input);
     assert_eq!(up.call("b__Echo", &json!({"text": "x"})).json(), json!({"text": "x", "on": "b"}));
     assert_eq!(echo(json!({"text": "x", "node": "c"})).json(), json!({"text": "x", "on": "c"}));
-    let on = |response: super::raw_http::Response| -> Vec<String> {
+    let on = |response: gantry_testkit::Response| -> Vec<String> {
         let results = response.json()["results"].clone();
         results.as_array().unwrap().iter().map(|one| one["node"].as_str().unwrap().to_owned()).collect()
     };
@@ -158,7 +156,7 @@ fn calls_find_their_machines() {
 #[test]
 fn a_newer_connection_of_a_node_replaces_the_older() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
     let runtime = runtime();
     let first = runtime.block_on(node.join(&up));
@@ -173,7 +171,7 @@ fn a_newer_connection_of_a_node_replaces_the_older() {
 #[test]
 fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let runtime = runtime();
     for (action, word, code) in [
         (&["nodes", "revoke", "box"][..], "revoked", CloseReason::NodeTokenRevoked),
@@ -216,7 +214,7 @@ fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
 #[test]
 fn node_of_protocol_version_1_connects_and_understands_why_it_is_closed() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let runtime = runtime();
     let token = up.add_node(&world, "old", &[]);
     let join = || {
@@ -243,7 +241,7 @@ fn node_of_protocol_version_1_connects_and_understands_why_it_is_closed() {
 #[test]
 fn peer_without_a_common_version_is_refused_with_the_versions_there_are() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut said = params(Role::Client, "tester", &up.token, None);
     said.protocol = ProtocolRange { min: 3, max: 9 };
     match runtime().block_on(link(&up, &said, Node::new("x", ""))).err() {
@@ -258,7 +256,7 @@ fn peer_without_a_common_version_is_refused_with_the_versions_there_are() {
 #[test]
 fn a_node_that_was_sent_away_says_so_and_when_it_was_last_seen() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let runtime = runtime();
     for (action, now_called) in [
         (&["nodes", "revoke", "box"][..], "box"),
@@ -292,7 +290,7 @@ fn a_node_that_was_sent_away_says_so_and_when_it_was_last_seen() {
 #[test]
 fn a_node_that_never_connected_is_known_and_offline() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     up.add_node(&world, "laptop", &["--tag", "web"]);
     for args in [
         &["call", "laptop__Bash", r#"{"command": "true"}"#][..],
@@ -318,7 +316,7 @@ fn a_node_that_never_connected_is_known_and_offline() {
 #[test]
 fn cancel_and_deadline_travel_to_the_node() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     runtime().block_on(async {
         let node = Node::new("box", &token);
@@ -359,7 +357,7 @@ fn cancel_and_deadline_travel_to_the_node() {
 #[test]
 fn a_node_works_on_64_calls_at_a_time_and_the_rest_wait() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     runtime().block_on(async {
         let node = Node::new("box", &token);
@@ -375,11 +373,11 @@ fn a_node_works_on_64_calls_at_a_time_and_the_rest_wait() {
 #[test]
 fn ends_that_came_while_the_gateway_was_away_are_told_to_who_connects_then() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let started = up.call("local__Bash", &json!({"command": "sleep 0.6; exit 7", "background": true})).json();
     up.kill();
     std::thread::sleep(Duration::from_millis(1500));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     // A command comes and goes; that is no listener.
     assert_eq!(world.run(&["nodes", "list"]).code, 0);
     let mine = up.client_token(&world, "mine", &[]);
@@ -410,7 +408,7 @@ fn ends_that_came_while_the_gateway_was_away_are_told_to_who_connects_then() {
 #[test]
 fn the_end_of_a_process_is_recorded_once_and_told() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     let mine = up.client_token(&world, "mine", &[]);
     let end = json!({
@@ -447,7 +445,7 @@ fn the_gateway_tells_the_address_by_which_others_join() {
     let world = World::new();
     let url = "https://gantry.example.com";
     let log = world.folder.path().join("said");
-    let up = Up::start_telling(&world, &log, &["--public-url", url]);
+    let up = Gateway::start_logged(&world, &log, &["--public-url", url]);
     let added = world.run(&["nodes", "add", "here"]);
     assert!(added.stdout.contains(&format!("--gateway {url} --id here")), "{}", added.stdout);
     assert!(!added.stderr.contains("only reached from this machine"), "{}", added.stderr);
@@ -463,7 +461,7 @@ fn the_gateway_tells_the_address_by_which_others_join() {
 #[test]
 fn a_bulk_connection_needs_the_connection_it_belongs_to() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     runtime().block_on(async {
         let node = Node::new("box", &token);
@@ -490,7 +488,7 @@ fn a_rename_tells_of_rules_that_do_not_follow_it() {
         "[[policy.rules]]\nname = \"no-shell\"\ntool = \"box__Bash\"\ndecision = \"deny\"\n\
          [[policy.rules]]\nname = \"nowhere\"\ntool = \"Bash\"\ndecision = \"deny\"\n",
     );
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     up.add_node(&world, "box", &[]);
     let renamed = world.run(&["nodes", "rename", "box", "other"]);
     assert_eq!(renamed.code, 0);
@@ -503,7 +501,7 @@ fn a_rename_tells_of_rules_that_do_not_follow_it() {
 #[test]
 fn what_cannot_be_done_to_the_gateways_own_machine_is_said() {
     let world = World::new();
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     for (args, cannot) in [
         (&["forget", "local"][..], "forgotten"),
         (&["rename", "local", "x"], "renamed"),
@@ -523,7 +521,7 @@ fn what_cannot_be_done_to_the_gateways_own_machine_is_said() {
 fn the_gateways_terminal_says_who_joins_and_leaves_and_that_it_stops() {
     let world = World::new();
     let log = world.folder.path().join("gateway.log");
-    let mut up = Up::start_telling(&world, &log, &["-v"]);
+    let mut up = Gateway::start_logged(&world, &log, &["-v"]);
     let logged = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
     let far = crate::sessions::Far::join(&world, &up);
     let soon = Duration::from_secs(20);

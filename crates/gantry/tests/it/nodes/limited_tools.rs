@@ -1,8 +1,7 @@
 //! A node that offers less says less, and refuses the rest even when it is asked behind the gateway's back.
 
+use gantry_testkit::Fleet;
 use serde_json::{Value, json};
-
-use super::fleet::Fleet;
 
 fn names(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
@@ -29,7 +28,7 @@ fn a_node_with_some_tools_has_no_others() {
         let mut chosen = input.clone();
         chosen["node"] = json!("reader");
         let refused = fleet.call(tool, &chosen);
-        assert!(refused.status == 400 && refused.body.contains("has no tool"), "{refused:?}");
+        assert!(refused.status == 400 && refused.text().contains("has no tool"), "{refused:?}");
     }
     let all = fleet.call("Bash", &json!({"command": "true", "node": "*"})).json();
     assert_eq!(all["results"].as_array().unwrap().len(), 1, "only this machine has Bash: {all}");
@@ -37,7 +36,7 @@ fn a_node_with_some_tools_has_no_others() {
     odd.more = vec!["--tools".into(), "Raed".into()];
     let refused = odd.command().output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(odd.words().contains("did you mean Read"), "{}", odd.words());
+    assert!(odd.output().contains("did you mean Read"), "{}", odd.output());
 }
 
 #[test]
@@ -67,7 +66,7 @@ fn a_contained_node_stays_in_its_workspace() {
     if names(&offered).contains(&"Bash") {
         let command = json!({"command": format!("echo changed > {}; cat inside.txt", outside.display())});
         let ran = fleet.call("jailed__Bash", &command);
-        assert!(ran.body.contains("in"), "{ran:?}");
+        assert!(ran.text().contains("in"), "{ran:?}");
         assert_eq!(std::fs::read_to_string(&outside).unwrap(), "out\n", "{ran:?}");
     } else {
         assert_eq!(fleet.call("jailed__Bash", &json!({"command": "true"})).status, 404);

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use gantry_testkit::peers::{Client, Node, runtime};
+use gantry_testkit::{Gateway, World, eventually, is_soak};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-
-use super::peers::{Client, Node, runtime};
-use super::{Up, eventually, soak};
-use crate::run::World;
 
 /// Goals are for the release build; a debug build may take this much more.
 const DEBUG_FACTOR: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
@@ -17,7 +15,7 @@ const DEBUG_FACTOR: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
 #[test]
 fn an_idle_gateway_is_small() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("exec", &json!({"command": "true"})).status, 200);
     std::thread::sleep(Duration::from_millis(500));
     let resident = up.resident_kb();
@@ -30,7 +28,7 @@ fn a_gateway_may_open_many_files_and_its_commands_as_many_as_before() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(1024), maximum: limit.maximum }).unwrap();
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", up.pid())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
@@ -43,11 +41,11 @@ fn a_gateway_may_open_many_files_and_its_commands_as_many_as_before() {
 
 #[test]
 fn every_one_of_many_nodes_answers() {
-    let count = if soak() { 2_000 } else { 200 };
+    let count = if is_soak() { 2_000 } else { 200 };
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
     let world = World::new();
-    let up = Arc::new(Up::start_with(&world, "serve", &[]));
+    let up = Arc::new(Gateway::start_with(&world, "serve", &[]));
     let runtime = runtime();
     let began = Instant::now();
     let (client, nodes) = runtime.block_on(async {
@@ -100,7 +98,7 @@ fn few_open_files_are_kept_for_those_who_are_in() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let log = world.folder.path().join("said");
-    let up = Up::start_with_files(&world, 256, &log);
+    let up = Gateway::start_with_file_limit(&world, 256, &log);
     let said = std::fs::read_to_string(&log).unwrap();
     assert!(said.contains("no more than 256 files") && said.contains("128 connections"), "{said}");
     runtime().block_on(async {

@@ -2,16 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use gantry_testkit::peers::{Client, Node, runtime};
+use gantry_testkit::{Gateway, Random, World, eventually, is_soak};
 use serde_json::json;
-
-use super::peers::{Client, Node, runtime};
-use super::{Up, eventually};
-use crate::run::World;
 
 #[test]
 fn the_same_process_answers_over_its_next_connection() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
     let runtime = runtime();
     let first = runtime.block_on(node.join(&up));
@@ -24,7 +22,7 @@ fn the_same_process_answers_over_its_next_connection() {
     let (second, hello) = runtime.block_on(node.connect(&up)).unwrap();
     assert_eq!(hello.wanted, node.kept(), "the gateway still waits for it");
     runtime.block_on(async {
-        let tools = gantry_protocol::raw(&super::peers::tools());
+        let tools = gantry_protocol::raw(&gantry_testkit::peers::tools());
         second.request_within("node.tools", tools, Duration::from_secs(5)).await.unwrap();
     });
     let answer = calling.read().unwrap();
@@ -37,7 +35,7 @@ fn the_same_process_answers_over_its_next_connection() {
 #[test]
 fn a_result_that_was_ready_while_away_is_delivered() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
     let runtime = runtime();
     let first = runtime.block_on(node.join(&up));
@@ -54,7 +52,7 @@ fn a_result_that_was_ready_while_away_is_delivered() {
 #[test]
 fn a_process_that_was_restarted_has_forgotten_and_the_caller_hears_at_once() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     let node = Node::new("box", &token);
     let runtime = runtime();
@@ -76,7 +74,7 @@ fn a_process_that_was_restarted_has_forgotten_and_the_caller_hears_at_once() {
 #[test]
 fn a_node_that_does_not_come_back_fails_the_call_at_its_deadline() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
     let runtime = runtime();
     let link = runtime.block_on(node.join(&up));
@@ -96,18 +94,18 @@ fn a_node_that_does_not_come_back_fails_the_call_at_its_deadline() {
 #[test]
 fn a_connection_that_is_replaced_during_calls_loses_none() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
     let runtime = runtime();
-    let rounds = if super::soak() { 100 } else { 10 };
-    let mut dice = super::Dice::new();
+    let rounds = if is_soak() { 100 } else { 10 };
+    let mut random = Random::new();
     runtime.block_on(async {
         let mut link = node.join(&up).await;
         let client = Client::operator(&up).await;
         for round in 0..rounds {
             let calls = (0..20).map(|call| client.call("box__Sleep", json!({"ms": (call * 7) % 60})));
             let cutting = async {
-                tokio::time::sleep(Duration::from_millis(dice.below(80) as u64)).await;
+                tokio::time::sleep(Duration::from_millis(random.below(80) as u64)).await;
                 link.close(gantry_protocol::CloseReason::Done);
                 node.join(&up).await
             };

@@ -2,11 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use gantry_testkit::{Fleet, Machine, Socket, World};
 use serde_json::{Value, json};
-
-use super::fleet::{Fleet, Machine};
-use super::websocket::Socket;
-use crate::run::World;
 
 /// Three answers there are to a call.
 #[derive(Debug, PartialEq)]

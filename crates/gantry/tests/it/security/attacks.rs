@@ -3,16 +3,14 @@
 use std::time::{Duration, Instant};
 
 use gantry_protocol::{MAX_CONNECT_BYTES, MAX_FRAME_BYTES, Role, StreamFrame, method};
+use gantry_testkit::peers::{Client, Node, Raw, hello, params, runtime, tools};
+use gantry_testkit::{Gateway, Random, World, eventually, is_soak};
 use serde_json::{Value, json};
-
-use super::peers::{Client, Node, Raw, hello, params, runtime, tools};
-use super::{Dice, Up, eventually, soak};
-use crate::run::World;
 
 /// What a gateway may grow to under attack, in KB; a debug build is larger than what is shipped.
 const MOST_RESIDENT_KB: u64 = 400 * 1024;
 
-fn still_serves(up: &Up) {
+fn still_serves(up: &Gateway) {
     assert_eq!(up.get("/health").status, 200);
     let read = up.call("exec", &json!({"command": "echo alive"}));
     assert!(read.text().contains("alive"), "{}", read.text());
@@ -22,7 +20,7 @@ fn still_serves(up: &Up) {
 #[test]
 fn nothing_is_heard_before_connect() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     runtime().block_on(async {
         let connect = |params: Value| json!({"type": "req", "id": 1, "method": "connect", "params": params});
         let mut unknown_field = json!(params(Role::Client, "c", &up.token, None));
@@ -66,7 +64,7 @@ fn nothing_is_heard_before_connect() {
 #[test]
 fn a_socket_that_says_nothing_is_closed_after_ten_seconds() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     runtime().block_on(async {
         let began = Instant::now();
@@ -84,7 +82,7 @@ fn a_socket_that_says_nothing_is_closed_after_ten_seconds() {
 #[test]
 fn roles_keep_to_their_own() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     runtime().block_on(async {
         let mut node = Raw::connected(&up, &params(Role::Node, "box", &token, Some(hello()))).await;
@@ -138,7 +136,7 @@ fn roles_keep_to_their_own() {
 #[test]
 fn another_nodes_call_cannot_be_answered_or_reported_on() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let (good_token, evil_token) = (up.add_node(&world, "good", &[]), up.add_node(&world, "evil", &[]));
     runtime().block_on(async {
         let good = Node::new("good", &good_token);
@@ -176,7 +174,7 @@ fn another_nodes_call_cannot_be_answered_or_reported_on() {
 #[test]
 fn a_token_is_good_for_its_own_node_only() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let (a, _b) = (up.add_node(&world, "a", &[]), up.add_node(&world, "b", &[]));
     let client = up.client_token(&world, "client", &[]);
     runtime().block_on(async {
@@ -209,7 +207,7 @@ fn a_token_is_good_for_its_own_node_only() {
 #[test]
 fn a_token_counts_in_its_header_only() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.token.clone();
     for path in [
         format!("/v1/tools?token={token}"),
@@ -242,7 +240,7 @@ fn a_token_counts_in_its_header_only() {
 #[test]
 fn other_hosts_and_origins_are_refused_on_every_route() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let port = up.address.port();
     let upgrade = [
         ("Connection", "Upgrade"),
@@ -305,7 +303,7 @@ fn other_hosts_and_origins_are_refused_on_every_route() {
 #[test]
 fn those_who_guess_tokens_are_slowed_down_on_loopback_too() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let client = up.client_token(&world, "client", &[]);
     let guess = |number: usize| {
         let bearer = format!("Bearer guess-{number}");
@@ -328,7 +326,7 @@ fn those_who_guess_tokens_are_slowed_down_on_loopback_too() {
 #[test]
 fn frames_that_are_too_large_end_the_link() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     runtime().block_on(async {
         let mut raw = Raw::connected(&up, &params(Role::Client, "c", &up.token, None)).await;
         let before = up.resident_kb();
@@ -357,7 +355,7 @@ fn frames_that_are_too_large_end_the_link() {
 #[test]
 fn an_input_that_is_too_large_for_a_node_does_it_no_harm() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
     let runtime = runtime();
     let link = runtime.block_on(node.join(&up));
@@ -371,8 +369,8 @@ fn an_input_that_is_too_large_for_a_node_does_it_no_harm() {
 #[test]
 fn connections_that_send_nothing_are_dropped_and_do_no_harm() {
     let world = World::new();
-    let up = Up::start(&world);
-    let count = if soak() { 4_000 } else { 400 };
+    let up = Gateway::start(&world);
+    let count = if is_soak() { 4_000 } else { 400 };
     let before = up.resident_kb();
     let mut idle: Vec<_> = (0..count).map(|_| up.connection()).collect();
     for (number, connection) in idle.iter_mut().enumerate() {
@@ -401,7 +399,7 @@ fn connections_that_send_nothing_are_dropped_and_do_no_harm() {
     eventually("all are let go", Duration::from_secs(5), || open_files(&up) < 64);
 }
 
-fn open_files(up: &Up) -> usize {
+fn open_files(up: &Gateway) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", up.pid())).unwrap().count()
 }
 
@@ -409,25 +407,25 @@ fn open_files(up: &Up) -> usize {
 #[test]
 fn fuzzed_frames_are_answered_or_hung_up_on() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
-    let total = if soak() { 10_000 } else { 1_000 };
-    let mut dice = Dice::new();
+    let total = if is_soak() { 10_000 } else { 1_000 };
+    let mut random = Random::new();
     let before = up.resident_kb();
     runtime().block_on(async {
         let client = params(Role::Client, "c", &up.token, None);
         let node = params(Role::Node, "box", &token, Some(hello()));
         let mut sent = 0;
         while sent < total {
-            let mut raw = match dice.below(3) {
+            let mut raw = match random.below(3) {
                 0 => Raw::open(&up).await,
                 1 => Raw::connected(&up, &client).await,
                 _ => Raw::connected(&up, &node).await,
             };
             for _ in 0..40 {
-                match dice.below(4) {
-                    0 => raw.send_bytes(spoilt_bytes(&mut dice)).await,
-                    _ => raw.say(&spoilt_text(&mut dice)).await,
+                match random.below(4) {
+                    0 => raw.send_bytes(spoilt_bytes(&mut random)).await,
+                    _ => raw.say(&spoilt_text(&mut random)).await,
                 }
                 sent += 1;
             }
@@ -450,7 +448,7 @@ fn fuzzed_frames_are_answered_or_hung_up_on() {
     assert!(!world.workspace().join("evil").exists());
 }
 
-fn spoilt_text(dice: &mut Dice) -> String {
+fn spoilt_text(random: &mut Random) -> String {
     let templates = [
         json!({"type": "req", "id": 7, "method": "tool.call", "params": {"tool": "read", "input": {"path": "x"}}, "deadlineMs": 60000}),
         json!({"type": "req", "id": 8, "method": "tools.list", "params": {"toolset": "basic"}}),
@@ -463,39 +461,40 @@ fn spoilt_text(dice: &mut Dice) -> String {
         json!({"type": "req", "id": 11, "method": "process.ended", "params": {"eventId": "e"}}),
         json!({"type": "req", "id": 12, "method": "results.read", "params": {"handle": "../../operator.token", "limit": 9}}),
     ];
-    let template = templates[dice.below(templates.len())].to_string();
+    let template = templates[random.below(templates.len())].to_string();
     let mut chars: Vec<char> = template.chars().collect();
-    match dice.below(8) {
-        0 => chars.truncate(dice.below(chars.len())),
+    match random.below(8) {
+        0 => chars.truncate(random.below(chars.len())),
         1 => {
-            let at = dice.below(chars.len());
-            chars[at] = ['\0', '"', '{', '\u{1F980}', '\\', '9', '-'][dice.below(7)];
+            let at = random.below(chars.len());
+            chars[at] = ['\0', '"', '{', '\u{1F980}', '\\', '9', '-'][random.below(7)];
         }
         2 => {
-            let number = ["-1", "1e400", "18446744073709551616", "0.5", "null", "\"x\"", "[]"][dice.below(7)];
+            let number =
+                ["-1", "1e400", "18446744073709551616", "0.5", "null", "\"x\"", "[]"][random.below(7)];
             return template.replacen(":7", &format!(":{number}"), 1).replacen(
                 ":1,",
                 &format!(":{number},"),
                 1,
             );
         }
-        3 => return format!("{}{}", "[".repeat(dice.below(5_000)), template),
-        4 => return template.replace("\"x\"", &format!("\"{}\"", "x".repeat(dice.below(20_000)))),
+        3 => return format!("{}{}", "[".repeat(random.below(5_000)), template),
+        4 => return template.replace("\"x\"", &format!("\"{}\"", "x".repeat(random.below(20_000)))),
         5 => return format!("{template}{template}"),
         6 => {
-            let word = ["req", "res", "evt", "cancel", "read", "tool.call"][dice.below(6)];
-            return template.replace(word, &"\u{feff}".repeat(dice.below(100)));
+            let word = ["req", "res", "evt", "cancel", "read", "tool.call"][random.below(6)];
+            return template.replace(word, &"\u{feff}".repeat(random.below(100)));
         }
         _ => {}
     }
     chars.into_iter().collect()
 }
 
-fn spoilt_bytes(dice: &mut Dice) -> Vec<u8> {
-    let length = [0, 1, 15, 16, 17, 48, 4096][dice.below(7)];
-    let mut bytes: Vec<u8> = (0..length).map(|_| dice.next() as u8).collect();
+fn spoilt_bytes(random: &mut Random) -> Vec<u8> {
+    let length = [0, 1, 15, 16, 17, 48, 4096][random.below(7)];
+    let mut bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
     if let Some(kind) = bytes.first_mut() {
-        *kind = dice.below(6) as u8;
+        *kind = random.below(6) as u8;
     }
     bytes
 }

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gantry_model::testing::Turn;
+use gantry_testkit::Gateway;
+use gantry_testkit::peers::{Client as Socket, runtime};
 use serde_json::{Value, json};
 
-use crate::gateway::Up;
-use crate::gateway::peers::{Client as Socket, runtime};
 use crate::mcp::Client;
 use crate::mcp::http::Session;
 use crate::mcp::servers::Fake;
 use crate::sessions::{Far, Model, call, post, results};
 
 #[expect(dead_code, reason = "of the list of inputs, only those that are valid")]
-#[path = "../../../gantry-toolsets/tests/it/probes.rs"]
+#[path = "../../../../gantry-toolsets/tests/it/probes.rs"]
 mod probes;
 
 const RULE: &str =
@@ -63,7 +63,7 @@ fn every_tool_is_denied_by_every_way_in() {
     let started = server.pids().len();
     let before = tree(&world.workspace());
 
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let far = Far::join(&world, &up);
     let token = up.client_token(&world, "friend", &["--agents", "*"]);
     let bearer = format!("Bearer {token}");

@@ -2,13 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use gantry_testkit::{Gateway, Process, World, eventually};
 use serde_json::{Value, json};
-
-use super::{Up, eventually};
-use crate::run::World;
 
 /// With a umask that hides nothing.
 fn open_handed(world: &World, args: &[&str]) -> Command {
@@ -21,15 +19,6 @@ fn open_handed(world: &World, args: &[&str]) -> Command {
     command = shell;
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command
-}
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Paths below a folder that others may look at, with their modes.
@@ -54,7 +43,7 @@ fn open_to_others(folder: &Path) -> (usize, Vec<String>) {
 #[test]
 fn everything_in_the_data_directories_is_its_owners_alone() {
     let (world, machine) = (World::new(), World::new());
-    let up = Running(open_handed(&world, &["up", "--listen", "127.0.0.1:0"]).spawn().unwrap());
+    let up = Process::spawn(&mut open_handed(&world, &["up", "--listen", "127.0.0.1:0"]));
     let lock = world.data().join("gateway.lock");
     let mut url = String::new();
     eventually("the gateway listens", Duration::from_secs(20), || {
@@ -68,7 +57,7 @@ fn everything_in_the_data_directories_is_its_owners_alone() {
         .env("GANTRY_TOKEN", added["token"].as_str().unwrap())
         .stderr(Stdio::null())
         .spawn();
-    let node = Running(node.unwrap());
+    let node = Process { child: node.unwrap() };
     eventually("the node is here", Duration::from_secs(20), || machine.run(&["node", "status"]).code == 0);
     world.write("a.txt", "text");
     machine.write("b.txt", "text");
@@ -99,7 +88,7 @@ fn everything_in_the_data_directories_is_its_owners_alone() {
 fn modes_that_a_confined_shell_changed_are_set_right_at_the_next_start() {
     let world = World::new();
     let log = world.workspace().join("log");
-    let up = Up::start_telling(&world, &log, &[]);
+    let up = Gateway::start_logged(&world, &log, &[]);
     let client = format!("Bearer {}", up.client_token(&world, "c", &[]));
     let data = world.data();
     let token = data.join("operator.token");
@@ -111,13 +100,13 @@ fn modes_that_a_confined_shell_changed_are_set_right_at_the_next_start() {
     drop(up);
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&data), mode(&token)), (0o755, 0o644), "else there is nothing to set right");
-    let up = Up::start_telling(&world, &log, &[]);
+    let up = Gateway::start_logged(&world, &log, &[]);
     assert_eq!((mode(&data), mode(&token)), (0o700, 0o600));
     let told = std::fs::read_to_string(&log).unwrap();
     let lines: Vec<_> = told.lines().filter(|line| line.contains("set right")).collect();
     assert!(lines.len() == 1 && lines[0].contains("operator.token (it was 0644)"), "{told}");
     drop(up);
-    let _up = Up::start_telling(&world, &log, &[]);
+    let _up = Gateway::start_logged(&world, &log, &[]);
     assert!(!std::fs::read_to_string(&log).unwrap().contains("set right"));
 }
 
@@ -130,7 +119,7 @@ fn a_configuration_that_others_can_write_is_told_at_the_start() {
     let inside = world.data().join("gantry.toml");
     let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     let told = |more: &[&str]| {
-        drop(Up::start_telling(&world, &log, more));
+        drop(Gateway::start_logged(&world, &log, more));
         std::fs::read_to_string(&log).unwrap()
     };
     set(&inside, 0o664);
@@ -158,7 +147,7 @@ fn a_configuration_that_others_can_write_is_told_at_the_start() {
 #[test]
 fn a_clients_shell_cannot_speak_through_the_operators_background_shell() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let client = format!("Bearer {}", up.client_token(&world, "c", &[]));
     let as_client = [("Authorization", client.as_str())];
     let started = up.call("local__Bash", &json!({"command": "bash", "background": true}));
@@ -226,7 +215,7 @@ fn other_programs_of_the_same_user_do_not_look_into_the_gateway_or_a_keeper() {
     let mut command = Command::new(&program);
     command.args(plain.get_args()).current_dir(world.workspace()).env_clear();
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let up = Up::started(as_plain_user(&mut command));
+    let up = Gateway::spawn(as_plain_user(&mut command));
 
     let started = up.call("Bash", &json!({"command": "exec sleep 60", "background": true})).json();
     let child = started["pid"].as_u64().unwrap_or_else(|| panic!("{started}"));

@@ -4,13 +4,11 @@
 use std::time::{Duration, Instant};
 
 use gantry_protocol::{ErrorCode, Role, method};
+use gantry_testkit::peers::{Client, Raw, hello, params, runtime, tools};
+use gantry_testkit::{Gateway, World, eventually, is_soak};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-use super::peers::{Client, Raw, hello, params, runtime, tools};
-use super::{Up, eventually, soak};
-use crate::run::World;
 
 const MB: usize = 1 << 20;
 
@@ -26,7 +24,7 @@ struct Wire {
 }
 
 impl Wire {
-    async fn open(up: &Up, token: &str) -> Wire {
+    async fn open(up: &Gateway, token: &str) -> Wire {
         let mut stream = TcpStream::connect(up.address).await.unwrap();
         let head = format!(
             "GET /ws HTTP/1.1\r\nHost: {}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
@@ -93,7 +91,7 @@ impl Wire {
 /// A gateway, somebody with a token who means no good, and what it takes before they begin.
 struct Attacked {
     world: World,
-    up: Up,
+    up: Gateway,
     token: String,
     runtime: tokio::runtime::Runtime,
     operator: Client,
@@ -103,7 +101,7 @@ struct Attacked {
 impl Attacked {
     fn begin() -> Attacked {
         let world = World::new();
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         let token = up.client_token(&world, "hoarder", &[]);
         let runtime = runtime();
         let operator = runtime.block_on(Client::operator(&up));
@@ -113,7 +111,7 @@ impl Attacked {
 }
 
 /// Small calls over a socket and over HTTP are answered soon; how much memory was used at most.
-fn watched(up: &Up, operator: &Client, runtime: &tokio::runtime::Runtime) -> u64 {
+fn watched(up: &Gateway, operator: &Client, runtime: &tokio::runtime::Runtime) -> u64 {
     let until = Instant::now() + WATCHED;
     let (mut most, mut took) = (0, Vec::new());
     while Instant::now() < until {
@@ -132,7 +130,7 @@ fn watched(up: &Up, operator: &Client, runtime: &tokio::runtime::Runtime) -> u64
 }
 
 /// All room is there again, and the memory is the system's again.
-fn recovers(up: &Up, token: &str, before: u64, runtime: &tokio::runtime::Runtime) {
+fn recovers(up: &Gateway, token: &str, before: u64, runtime: &tokio::runtime::Runtime) {
     let bearer = format!("Bearer {token}");
     // Somebody who has gone while waiting for room is noticed when the wait is over.
     eventually("all room is there again", Duration::from_secs(30), || {
@@ -242,7 +240,7 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
     let read = json!({"tool": "read", "input": {"path": "large"}});
     let length = up.call("read", &read["input"]).body.len();
     // What is not taken is more than a token may have, in either case.
-    let calls = if soak() { 12 } else { 7 };
+    let calls = if is_soak() { 12 } else { 7 };
     let (all_done, done) = tokio::sync::watch::channel(false);
     let asking: Vec<_> = (0..20)
         .map(|_| {
@@ -286,7 +284,7 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
 #[test]
 fn clients_that_hoard_leave_the_operator_and_nodes_theirs() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let runtime = runtime();
     let hoards: Vec<Wire> = ["one", "two"]
         .into_iter()

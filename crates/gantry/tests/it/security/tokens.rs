@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use gantry_testkit::peers::{Client, runtime};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::json;
 
-use super::peers::{Client, runtime};
-use super::{Up, eventually};
 use crate::mcp::http::Session;
-use crate::run::World;
 
 const AGENTS: &str = r#"
 [agents.reader]
@@ -27,7 +26,7 @@ fn bearer(token: &str) -> String {
 fn a_scope_bounds_what_a_token_sees_and_calls() {
     let world = World::new();
     world.write("a.txt", "one\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = bearer(&up.client_token(&world, "few", &["--tools", "read,local__Read"]));
     let as_few = [("Authorization", token.as_str())];
     let seen = up.ask("GET", "/v1/tools", &as_few, b"").json();
@@ -49,7 +48,7 @@ fn a_scope_bounds_what_a_token_sees_and_calls() {
 fn a_read_only_token_changes_nothing() {
     let world = World::new();
     world.write("a.txt", "one\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = bearer(&up.client_token(&world, "looker", &["--read-only"]));
     let as_looker = [("Authorization", token.as_str())];
     assert_eq!(up.call_with("read", &json!({"path": "a.txt"}), &as_looker).status, 200);
@@ -71,7 +70,7 @@ fn who_may_act_as_which_agent() {
     let world = World::new();
     world.configure(AGENTS);
     world.write("a.txt", "one\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let read = json!({"path": "a.txt"});
     for agent in ["reader", "full"] {
         assert_eq!(
@@ -103,7 +102,7 @@ fn who_may_act_as_which_agent() {
 fn a_token_without_a_named_agent_is_not_taken_for_main() {
     let world = World::new();
     world.configure(AGENTS);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let note = json!({"path": "secret.md", "content": "main's own"});
     assert_eq!(up.call_with("gsv__WriteFile", &note, &[]).status, 200);
     let token = |name: &str, more: &[&str]| up.client_token(&world, name, more);
@@ -164,7 +163,7 @@ fn a_token_without_a_named_agent_is_not_taken_for_main() {
 #[test]
 fn a_revoked_token_is_out_at_once() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.client_token(&world, "gone", &[]);
     let header = bearer(&token);
     let as_gone = [("Authorization", header.as_str())];
@@ -185,7 +184,7 @@ fn a_revoked_token_is_out_at_once() {
 fn a_scope_that_means_nothing_is_warned_of() {
     let world = World::new();
     world.configure("[agents.helper]\n");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let add = |name: &str, more: &[&str]| {
         let ran = world.run(&[&["tokens", "add", name], more].concat());
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -203,7 +202,7 @@ fn a_scope_that_means_nothing_is_warned_of() {
 #[test]
 fn a_token_expires_on_every_surface() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.client_token(&world, "short", &["--expires", "2s"]);
     let header = bearer(&token);
     let as_short = [("Authorization", header.as_str())];
@@ -222,7 +221,7 @@ fn a_token_expires_on_every_surface() {
 #[test]
 fn calls_over_http_end_with_their_token() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = bearer(&up.client_token(&world, "brief", &["--expires", "3s"]));
     let begun = std::time::Instant::now();
     std::thread::scope(|scope| {
@@ -248,7 +247,7 @@ fn calls_over_http_end_with_their_token() {
 #[test]
 fn a_token_inherits_nothing_from_one_that_had_its_name() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let first = bearer(&up.client_token(&world, "ci", &[]));
     let as_first = [("Authorization", first.as_str()), ("Idempotency-Key", "once")];
     let command = json!({"command": "echo private; date +%N"});

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use gantry_model::Usage;
 use gantry_model::testing::{Failure, Heard, KEY, Script, ScriptedServer, Turn};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::{Model, NOBODY, call, post, results};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 /// Each answer costs 40 cents; beforehand it may cost 50 and what the prompt takes, which is less than a cent.
 const ANSWER_TOKENS: u64 = 400;
@@ -38,7 +37,7 @@ fn world(server: &ScriptedServer, budgets: &str) -> World {
     world
 }
 
-fn say(up: &Up, key: &str, id: &str) -> Value {
+fn say(up: &Gateway, key: &str, id: &str) -> Value {
     post(up, key, &json!({"message": "go on", "id": id}), &[]).json()
 }
 
@@ -57,7 +56,7 @@ fn stopped(told: &Value, parts: &[&str]) {
 fn a_run_stops_before_the_call_that_would_pass_its_budget() {
     let model = tireless();
     let world = world(&model.server, "run = 1.0");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     // 0 + 0.5, 0.4 + 0.5, and not 0.8 + 0.5.
     stopped(&say(&up, "main", "m"), &["the budget of this run is $1.00", "$0.80 is spent"]);
     assert_eq!(asked(&model), 2);
@@ -73,7 +72,7 @@ fn is_sent(heard: &Heard) -> bool {
     heard.body["messages"].to_string().contains("[message from agent:main:main]")
 }
 
-fn recorded(up: &Up, key: &str) -> String {
+fn recorded(up: &Gateway, key: &str) -> String {
     up.get(&format!("/v1/sessions/{key}/events")).json().to_string()
 }
 
@@ -92,7 +91,7 @@ fn a_run_that_a_message_began_is_paid_by_the_run_that_it_was_written_in() {
             (false, _) => priced(Turn { delay_ms: 1_500, ..Turn::text("done") }),
         });
         let world = world(&model.server, "run = 1.9");
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         let told = say(&up, "main", "m");
         eventually("the other run is over", Duration::from_secs(30), || {
             recorded(&up, "agent:other:main").contains("the budget of this run is $1.90")
@@ -119,11 +118,11 @@ fn a_killed_gateway_does_not_forget_who_pays() {
         (false, _) => priced(Turn::text("done")),
     });
     let world = world(&model.server, "run = 2.4");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(say(&up, "main", "m")["status"], "final");
     eventually("the other one is at work", Duration::from_secs(20), || asked(&model) >= 4);
     up.kill();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     eventually("the other run is over", Duration::from_secs(30), || {
         recorded(&up, "agent:other:main").contains("the budget of this run is $2.40")
     });
@@ -148,7 +147,7 @@ fn what_children_spend_is_spent_by_their_agent_and_on_its_day() {
                 priced(if is_child { Turn::text("done") } else { call(tool, input.clone()) })
             });
             let world = world(&model.server, budget);
-            let up = Up::start(&world);
+            let up = Gateway::start(&world);
             stopped(&say(&up, "main", "m"), &[part, "$0.80 is spent"]);
             assert_eq!(asked(&model), 2, "{budget} {tool}");
             model.check();
@@ -160,7 +159,7 @@ fn what_children_spend_is_spent_by_their_agent_and_on_its_day() {
 fn an_agent_stops_and_another_one_goes_on() {
     let model = talkative();
     let world = world(&model.server, "agent = 1.0");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for (number, key) in ["main", "agent:main:side"].into_iter().enumerate() {
         assert_eq!(say(&up, key, &number.to_string())["status"], "final");
     }
@@ -175,13 +174,13 @@ fn an_agent_stops_and_another_one_goes_on() {
 fn a_day_has_its_budget_over_all_agents_and_over_restarts() {
     let model = talkative();
     let world = world(&model.server, "day = 1.0");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(say(&up, "main", "1")["status"], "final");
     assert_eq!(say(&up, "agent:other:main", "2")["status"], "final");
     let told = ["the budget of today is $1.00", "$0.80 is spent"];
     stopped(&say(&up, "main", "3"), &told);
     up.kill();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     stopped(&say(&up, "main", "4"), &told);
     stopped(&say(&up, "agent:other:side", "5"), &told);
     assert_eq!(asked(&model), 2);
@@ -192,7 +191,7 @@ fn a_day_has_its_budget_over_all_agents_and_over_restarts() {
 fn calls_side_by_side_do_not_pass_a_budget_together() {
     let model = Model::deciding(|_| Turn { delay_ms: 1_500, ..priced(Turn::text("hello")) });
     let world = world(&model.server, "day = 1.2");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     // Each of them fits by itself, two fit together, four do not.
     let told: Vec<Value> = std::thread::scope(|scope| {
         let up = &up;
@@ -230,7 +229,7 @@ fn the_fallback_is_not_asked_when_it_would_pass_a_budget() {
             first.base_url(),
             second.base_url()
         ));
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         let told = say(&up, "main", "m");
         assert_eq!(told["status"], status, "{told}");
         assert_eq!(second.requests().len(), requests, "{told}");

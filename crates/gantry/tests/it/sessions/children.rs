@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use gantry_model::Usage;
 use gantry_model::testing::{Failure, Heard, Say, Turn};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::{Model, call, post, results};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
-mod asks;
+mod approvals;
 mod inbox;
 mod restarts;
 
@@ -38,20 +37,20 @@ fn slowly(text: &str, delay_ms: u64) -> Turn {
     Turn { delay_ms, ..Turn::text(text) }
 }
 
-pub(super) fn reply(up: &Up, message: &str) -> String {
+pub(super) fn reply(up: &Gateway, message: &str) -> String {
     let told = post(up, "main", &json!({"message": message}), &[]).json();
     assert_eq!(told["status"], "final", "{told}");
     told["reply"].as_str().unwrap().to_owned()
 }
 
 /// The sessions that others began.
-pub(super) fn children(up: &Up) -> Vec<Value> {
+pub(super) fn children(up: &Gateway) -> Vec<Value> {
     let listed = up.get("/v1/sessions?limit=1000").json();
     let sessions = listed["sessions"].as_array().unwrap().iter();
     sessions.filter(|session| session["parent"].is_string()).cloned().collect()
 }
 
-pub(super) fn history(up: &Up, key: &str) -> Vec<Value> {
+pub(super) fn history(up: &Gateway, key: &str) -> Vec<Value> {
     let history = up.get(&format!("/v1/sessions/{key}/events?limit=1000")).json();
     history["events"].as_array().unwrap().clone()
 }
@@ -92,7 +91,7 @@ fn children_work_side_by_side_and_one_failure_does_not_sink_the_rest() {
         }
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let reply = reply(&up, "go");
     assert!(reply.contains("## a\nalpha\n\n## b\nfailed: ") && reply.contains("no such thing"), "{reply}");
     assert!(reply.contains("## c\ngamma"), "{reply}");
@@ -122,7 +121,7 @@ fn when_all_fail_there_is_one_error_with_each_cause() {
         (_, done) => call("Glob", json!({"pattern": format!("*{done}")})),
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let reply = reply(&up, "go");
     assert!(reply.contains("no agent succeeded\n- a: the model was asked 2 times"), "{reply}");
     assert!(reply.contains("- b: unknown role \"nobody\"; there are collector, creator"), "{reply}");
@@ -142,7 +141,7 @@ fn a_child_that_takes_too_long_is_stopped_and_its_processes_are_gone() {
     });
     let world = model.world(GUIDED);
     more_config(&world, "[session]\nchildSeconds = 2\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let began = Instant::now();
     let reply = reply(&up, "go");
     assert!(reply.contains("- slow: took longer than 2 seconds and was stopped"), "{reply}");
@@ -168,7 +167,7 @@ fn who_stops_a_parent_stops_its_children() {
         _ => told(heard),
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let pid = world.workspace().join("pid");
     std::thread::scope(|scope| {
         let talking = scope.spawn(|| post(&up, "main", &json!({"message": "go"}), &[]).json());
@@ -243,7 +242,7 @@ fn a_child_has_the_tools_of_its_list_or_its_role_and_never_begins_children() {
         "[roles.scribe]\nprompt = \"You write.\"\nallowedTools = [\"Write\"]\neffort = \"low\"\n",
     );
     world.write("a.txt", "a\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let reply = reply(&up, "go");
     assert_eq!(reply.matches("unknown tool").count(), 8 + 8 + 1, "{reply}");
     assert!(!world.workspace().join("made").exists() && world.workspace().join("scribed").exists());
@@ -303,7 +302,7 @@ fn a_child_made_after_an_agent_has_what_both_have() {
         ),
     );
     world.write("in.txt", "here\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let reply = reply(&up, "go");
     let answer: Value = serde_json::from_str(&reply).unwrap_or_else(|err| panic!("{err}: {reply}"));
     assert_eq!(answer["depth"], 1, "{answer}");
@@ -358,7 +357,7 @@ fn agents_are_begun_five_deep_and_twenty_at_a_time() {
         }
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let deepest = reply(&up, "deep");
     assert!(deepest.contains("agents are begun at most 5 deep"), "{deepest}");
     assert_eq!(children(&up).len(), 5);
@@ -402,7 +401,7 @@ fn what_children_spend_is_spent_by_the_parents_run() {
         "contextWindow = 100000\nmaxOutput = 1000\nprice = { input = 0.0, output = 10.0 }\n",
     );
     world.configure(&format!("{priced}[models.budgets]\nrun = 0.05\n"));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let own = post(&up, "main", &json!({"message": "own"}), &[]).json();
     assert!(own["reply"].as_str().unwrap_or_default().contains("the budget of this run is $0.02"), "{own}");
     // A budget that is too small for the longest answer makes the answer shorter.
@@ -457,7 +456,7 @@ fn an_isolated_child_knows_nothing_of_what_its_parent_remembers() {
         _ => told(heard),
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     up.call_with(
         "gsv__WriteFile",
         &json!({"path": "USER.md", "content": "likes tea"}),

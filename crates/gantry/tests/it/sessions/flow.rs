@@ -7,17 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_model::testing::{Heard, KEY, Turn};
+use gantry_testkit::{Gateway, World};
 use serde_json::{Value, json};
 
 use super::{Far, Model, NOBODY, call, post};
-use crate::gateway::Up;
-use crate::run::World;
 
 mod attacks;
 mod benign;
-mod handed_on;
-mod others;
+mod caller_labels;
 mod pictures;
+mod remote_tools;
 
 /// A call the model makes: the tool, and its input as JSON. `{site}`, `{canary}`, `{workspace}`, `{agent}` and `{today}`
 /// stand for what they are.
@@ -108,7 +107,7 @@ fn answer(stream: TcpStream, noted: &Mutex<Vec<String>>) {
 /// A gateway with an agent a case.
 struct Stage {
     world: World,
-    up: Up,
+    up: Gateway,
     model: Model,
     site: Site,
     canary: Site,
@@ -156,7 +155,7 @@ impl Stage {
             ("{today}", jiff::Zoned::now().date().to_string()),
         ];
         prepare(&world);
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         Stage { world, up, model, site, canary, far: None }
     }
 
@@ -214,7 +213,7 @@ impl Stage {
 
     /// What the mail to an agent came to: its calls, or what it asks before them.
     fn mailed(&self, number: usize) -> (Vec<Value>, Vec<Value>) {
-        crate::gateway::eventually("the mail is taken up", Duration::from_secs(20), || {
+        gantry_testkit::eventually("the mail is taken up", Duration::from_secs(20), || {
             let status = self.up.get(&format!("/v1/sessions/agent:c{number}:main")).json();
             let is_over = status["running"].is_null() && !self.results(number, "main").is_empty();
             is_over || status["questions"].as_array().is_some_and(|open| !open.is_empty())

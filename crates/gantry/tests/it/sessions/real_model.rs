@@ -6,11 +6,10 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::Value;
 
 use super::NOBODY;
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 const PYTHON: &str = "GANTRY_LLAMA_PYTHON";
 const MODEL: &str = "GANTRY_LLAMA_MODEL";
@@ -57,7 +56,7 @@ fn a_real_model_calls_a_tool_and_answers() {
         server.port
     ));
     world.write("secret-plan.txt", "x\n");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let mut seen = Vec::new();
     for number in 0..TRIES {
         let session = format!("try-{number}");

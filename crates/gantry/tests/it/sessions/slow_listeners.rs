@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use gantry_model::testing::{Script, Turn};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::{Model, NOBODY, events};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 /// Single letters: as many events, and more bytes of them than sockets hold.
 const LETTERS: usize = 60_000;
@@ -21,7 +20,7 @@ fn slowly(path: &str, body: &Value, headers: &[(&str, &str)]) -> String {
         model.server.base_url(),
         gantry_model::testing::KEY
     ));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut connection = up.connection();
     connection.begin(&up, "POST", path, headers, body.to_string().as_bytes());
     eventually("the answer is there", Duration::from_secs(60), || {

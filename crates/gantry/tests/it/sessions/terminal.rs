@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use gantry_model::testing::{Say, Turn};
+use gantry_testkit::{Gateway, Terminal};
 use serde_json::json;
 
 use super::{Model, call};
-use crate::gateway::Up;
-use crate::terminal::Terminal;
 
 fn model() -> Model {
     Model::deciding(|heard| {
@@ -46,7 +45,7 @@ fn model() -> Model {
 fn a_conversation_at_a_terminal() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("/help shows the commands");
     terminal.sees("> ");
@@ -109,7 +108,7 @@ fn a_conversation_at_a_terminal() {
 fn calls_side_by_side_are_asked_about_one_after_the_other() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("> ");
     terminal.type_keys("run both\r");
@@ -132,7 +131,7 @@ fn calls_side_by_side_are_asked_about_one_after_the_other() {
 fn an_interrupt_stops_the_run_and_another_one_leaves() {
     let model = model();
     let world = model.world("");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("> ");
     terminal.type_keys("for long\r");
@@ -155,7 +154,7 @@ fn an_interrupt_stops_the_run_and_another_one_leaves() {
 fn a_failing_command_has_no_tick() {
     let model = model();
     let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat fail");
     terminal.sees("\u{2717} Bash");
     terminal.sees("exit code 101");
@@ -169,7 +168,7 @@ fn a_failing_command_has_no_tick() {
 fn an_open_chat_reconnects_after_a_restart() {
     let model = model();
     let world = model.world("");
-    let mut up = Up::start(&world);
+    let mut up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("> ");
     terminal.type_keys("before\r");
@@ -180,7 +179,7 @@ fn an_open_chat_reconnects_after_a_restart() {
     terminal.type_keys("after\r");
     terminal.sees("reconnecting");
     // It may listen on another port.
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     terminal.sees("reconnected");
     terminal.sees("heard <after>");
     terminal.sees("> ");
@@ -189,7 +188,7 @@ fn an_open_chat_reconnects_after_a_restart() {
     terminal.sees("some words");
     up.kill();
     terminal.sees("reconnecting");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     terminal.sees("reconnected");
     terminal.sees("the end of it");
     terminal.sees("> ");
@@ -203,7 +202,7 @@ fn an_open_chat_reconnects_after_a_restart() {
 fn one_message_whose_gateway_is_lost_names_where_the_answer_will_be() {
     let model = model();
     let world = model.world("");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat 'for long'");
     terminal.sees("a long answer");
     up.kill();
@@ -211,7 +210,7 @@ fn one_message_whose_gateway_is_lost_names_where_the_answer_will_be() {
     terminal.sees("gantry sessions show agent:main:main");
     terminal.ends();
     // Over in both places, so that no other run of this test is disturbed.
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     assert_eq!(world.run(&["sessions", "stop", "main"]).code, 0);
 }
 
@@ -223,7 +222,7 @@ fn a_chat_works_where_it_is_started() {
         _ => Turn::text("not there"),
     });
     let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let elsewhere = world.folder.path().canonicalize().unwrap().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     std::fs::write(elsewhere.join("a.txt"), "from elsewhere\n").unwrap();

@@ -1,11 +1,10 @@
 //! What a model is really sent, in both formats: pictures, calls side by side, thoughts, effort, and where caches begin.
 
 use gantry_model::testing::{Heard, KEY, Say, Script, Turn};
+use gantry_testkit::{Gateway, World};
 use serde_json::{Value, json};
 
 use super::{Model, NOBODY, post};
-use crate::gateway::Up;
-use crate::run::World;
 
 /// One red pixel.
 const PNG: [u8; 69] = *b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde\0\0\0\x0cIDATx\x9cc\xf8\xcf\xc0\0\0\x03\x01\x01\0\xc9\xfe\x92\xef\0\0\0\0IEND\xaeB`\x82";
@@ -41,7 +40,7 @@ fn talk(kind: &str) -> (Model, Vec<Heard>) {
         model.server.base_url()
     ));
     std::fs::write(world.workspace().join("red.png"), PNG).unwrap();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let told = post(&up, "main", &json!({"message": "which colour?"}), &[]).json();
     assert_eq!(told["reply"], "it is red", "{told}");
     for (command, part) in [

@@ -4,12 +4,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Fleet, Proxy, Random, SOON, Terminal, eventually, scaled};
 use serde_json::json;
-
-use super::dice::{Dice, is_soak, rounds};
-use super::proxy::Proxy;
-use crate::end_to_end::fleet::{Fleet, SOON, eventually};
-use crate::terminal::Terminal;
 
 const MIB: u64 = 1 << 20;
 
@@ -18,7 +14,7 @@ const LASTS_MS: u64 = 1_000;
 const LUCK_MS: u64 = 300;
 
 fn size() -> u64 {
-    if is_soak() { 1_024 * MIB } else { 64 * MIB }
+    scaled(1_024, 64) * MIB
 }
 
 /// Bytes that no shifted or repeated piece could pass for.
@@ -99,9 +95,9 @@ fn a_transfer_goes_on_where_it_was_when_its_node_is_renamed() {
 
 #[test]
 fn a_transfer_survives_cuts_of_either_side() {
-    let mut dice = Dice::new("cut transfer");
+    let mut random = Random::new();
     let fleet = Fleet::start();
-    let cuts = rounds() as u64;
+    let cuts = scaled(100, 10);
     // So slow that it is not over before the last cut.
     let rate = size() * 1_000 / (cuts * (LASTS_MS + LUCK_MS));
     let cables = [Proxy::with_rate(fleet.address, Some(rate)), Proxy::with_rate(fleet.address, Some(rate))];
@@ -121,14 +117,16 @@ fn a_transfer_survives_cuts_of_either_side() {
         });
         let mut made = 0;
         while made < cuts && !transferring.is_finished() {
-            std::thread::sleep(Duration::from_millis(LASTS_MS) + dice.moment(LUCK_MS));
+            std::thread::sleep(
+                Duration::from_millis(LASTS_MS) + random.duration_below(Duration::from_millis(LUCK_MS)),
+            );
             // It may have its name, and who waits for it not have heard.
             let named = std::fs::metadata(to.path("arrived"));
             assert!(
                 named.is_err() || named.is_ok_and(|meta| meta.len() == size()),
                 "a partial file under the name"
             );
-            let side = dice.below(2) as usize;
+            let side = random.below(2);
             cables[side].cut();
             cables[side].heal();
             made += 1;

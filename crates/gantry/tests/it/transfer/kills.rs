@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Random, World, eventually, scaled, seed};
 use serde_json::{Value, json};
-
-use crate::run::World;
 
 const MIB: usize = 1 << 20;
 
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// A gateway and two nodes, each a process of its own.
-struct Fleet {
+struct TwoNodes {
     world: World,
     listen: String,
     gateway: Option<Child>,
@@ -25,13 +26,13 @@ struct NodeProcess {
     child: Option<Child>,
 }
 
-impl Fleet {
-    fn start() -> Fleet {
-        Fleet::start_in(World::new())
+impl TwoNodes {
+    fn start() -> TwoNodes {
+        TwoNodes::start_in(World::new())
     }
 
-    fn start_in(world: World) -> Fleet {
-        let mut fleet = Fleet { world, listen: "127.0.0.1:0".into(), gateway: None, nodes: Vec::new() };
+    fn start_in(world: World) -> TwoNodes {
+        let mut fleet = TwoNodes { world, listen: "127.0.0.1:0".into(), gateway: None, nodes: Vec::new() };
         fleet.start_gateway();
         for id in ["a", "b"] {
             std::fs::create_dir(fleet.folder(id)).unwrap();
@@ -46,11 +47,9 @@ impl Fleet {
     }
 
     fn wait_for_nodes(&self) {
-        let until = Instant::now() + Duration::from_secs(30);
-        while self.world.run(&["nodes"]).stdout.matches("online").count() < 3 {
-            assert!(Instant::now() < until, "the nodes do not come");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        eventually("both nodes are online", LIMIT, || {
+            self.world.run(&["nodes"]).stdout.matches("online").count() == 3
+        });
     }
 
     fn folder(&self, node: &str) -> PathBuf {
@@ -116,7 +115,7 @@ fn end(child: &mut Option<Child>) {
     }
 }
 
-impl Drop for Fleet {
+impl Drop for TwoNodes {
     fn drop(&mut self) {
         end(&mut self.gateway);
         self.nodes.iter_mut().for_each(|node| end(&mut node.child));
@@ -132,21 +131,11 @@ fn finished(mut child: Child) -> (i32, String, String) {
 
 #[test]
 fn killed_nodes_and_gateways_lose_nothing() {
-    let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
-    });
-    println!("GANTRY_SEED={seed}");
-    let mut state = seed | 1;
-    let mut random = |bound: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % bound
-    };
-    let soak = std::env::var_os("GANTRY_SOAK").is_some_and(|value| value == "1");
-    let (wanted, size) = if soak { (100, 1024 * MIB) } else { (5, 192 * MIB) };
-    let mut fleet = Fleet::start();
-    let block: Vec<u8> = (0..MIB + 7).map(|_| random(256) as u8).collect();
+    let seed = seed();
+    let mut random = Random::from_seed(seed);
+    let (wanted, size) = scaled((100, 1024 * MIB), (5, 192 * MIB));
+    let mut fleet = TwoNodes::start();
+    let block: Vec<u8> = (0..MIB + 7).map(|_| random.below(256) as u8).collect();
     let content: Vec<u8> = block.iter().copied().cycle().take(size).collect();
     std::fs::write(fleet.folder("a").join("large"), &content).unwrap();
     let mut kills = 0;
@@ -154,13 +143,13 @@ fn killed_nodes_and_gateways_lose_nothing() {
         let _ = std::fs::remove_file(fleet.folder("b").join("large"));
         let mut transfer = fleet.transfer("a:large", "b:large");
         while kills < wanted && transfer.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(60 + random(300)));
+            std::thread::sleep(Duration::from_millis(60 + random.below(300) as u64));
             let landed = std::fs::metadata(fleet.folder("b").join("large")).map(|meta| meta.len()).ok();
             assert!(
                 landed.is_none_or(|length| length == size as u64),
                 "a part has the final name, seed {seed}"
             );
-            match random(3) {
+            match random.below(3) {
                 0 => {
                     fleet.kill_gateway();
                     // Nodes wait longer with each loss; a fresh one does not.
@@ -183,7 +172,7 @@ fn killed_nodes_and_gateways_lose_nothing() {
 
 #[test]
 fn a_transfer_from_the_command_line_tells_what_came_of_it() {
-    let fleet = Fleet::start();
+    let fleet = TwoNodes::start();
     std::fs::write(fleet.folder("a").join("note.md"), "# hello\n").unwrap();
     let (code, stdout, stderr) = finished(fleet.transfer("a:note.md", "gsv:notes/note.md"));
     assert_eq!(code, 0, "{stderr}");
@@ -243,7 +232,7 @@ autonomy = "autonomous"
 
 #[test]
 fn rules_of_the_gateway_hold_for_both_ends_of_a_transfer() {
-    let mut fleet = Fleet::start();
+    let mut fleet = TwoNodes::start();
     for (path, text) in [("plain", "x"), ("secret.txt", "s"), ("tree/a", "x"), ("tree/secret.txt", "s")] {
         let path = fleet.folder("a").join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -299,7 +288,7 @@ fn a_node_that_is_revoked_is_not_waited_for() {
 
 /// `waits` is how long the transfer waits before it is over for the node.
 fn not_waited_for(word: &str, waits: Duration) {
-    let mut fleet = Fleet::start();
+    let mut fleet = TwoNodes::start();
     // So much that it cannot have arrived by the time we look: holes cost nothing here, and minutes on the way.
     let large = std::fs::File::create(fleet.folder("a").join("large")).unwrap();
     large.set_len(1 << 40).unwrap();
@@ -350,7 +339,7 @@ fn ended_by_itself(child: &mut Option<Child>) -> Option<i32> {
 #[test]
 fn a_connected_node_that_is_sent_away_leaves_no_part_and_ends() {
     for word in ["revoke", "forget", "renew"] {
-        let mut fleet = Fleet::start();
+        let mut fleet = TwoNodes::start();
         let large = std::fs::File::create(fleet.folder("a").join("large")).unwrap();
         large.set_len(1 << 40).unwrap();
         let transfer = fleet.transfer("a:large", "b:deep/large");
@@ -376,7 +365,7 @@ fn a_connected_node_that_is_sent_away_leaves_no_part_and_ends() {
 
 #[test]
 fn the_home_is_meant_where_the_shell_left_its_sign() {
-    let fleet = Fleet::start();
+    let fleet = TwoNodes::start();
     std::fs::write(fleet.world.folder.path().join("in-the-home"), "hello").unwrap();
     let sent = fleet.world.run(&["transfer", "local:~/in-the-home", "gsv:copy"]);
     assert_eq!(sent.code, 0, "{} {}", sent.stdout, sent.stderr);
@@ -386,21 +375,13 @@ fn the_home_is_meant_where_the_shell_left_its_sign() {
 }
 
 /// As if the machine had lost its power: who waits does not get to call it off.
-fn cut_off(fleet: &mut Fleet, waiting: Child) {
+fn cut_off(fleet: &mut TwoNodes, waiting: Child) {
     end(&mut fleet.gateway);
     end(&mut Some(waiting));
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// What the audit log says of transfers: who, in which phase, what came of it, and why.
-fn transfers_on_record(fleet: &Fleet) -> Vec<String> {
+fn transfers_on_record(fleet: &TwoNodes) -> Vec<String> {
     let listed = fleet.world.run(&["audit", "--json", "--tool", "gsv__Transfer"]).json();
     let transfers = listed.as_array().unwrap().iter().cloned();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -411,7 +392,7 @@ fn transfers_on_record(fleet: &Fleet) -> Vec<String> {
 }
 
 /// Somebody elsewhere who asks for a transfer, and waits.
-fn asking(fleet: &Fleet, elsewhere: &World, token: &str, words: &[&str]) -> Child {
+fn asking(fleet: &TwoNodes, elsewhere: &World, token: &str, words: &[&str]) -> Child {
     let mut command = elsewhere.command(&[&["call", "gsv__Transfer"], words].concat());
     command.env("GANTRY_GATEWAY", format!("http://{}", fleet.listen)).env("GANTRY_TOKEN", token);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
@@ -421,7 +402,7 @@ fn asking(fleet: &Fleet, elsewhere: &World, token: &str, words: &[&str]) -> Chil
 fn what_somebody_else_waits_for_by_then_does_not_end_with_the_token_it_was_begun_with() {
     let world = World::new();
     world.configure("[[policy.rules]]\nname = \"all\"\ntool = \"*\"\ndecision = \"allow\"\n");
-    let mut fleet = Fleet::start_in(world);
+    let mut fleet = TwoNodes::start_in(world);
     std::fs::File::create(fleet.folder("a").join("some")).unwrap().set_len(512 << 20).unwrap();
     let token = |name: &str| {
         let added = fleet.world.run(&["tokens", "add", name, "--agents", "main", "--json"]).json();
@@ -432,35 +413,35 @@ fn what_somebody_else_waits_for_by_then_does_not_end_with_the_token_it_was_begun
     let ends = json!({"source": "a:some", "destination": "b:some"}).to_string();
     let words = [ends.as_str(), "--agent", "main"];
     let waiting = asking(&fleet, &elsewhere, &first, &words);
-    eventually("something arrives", || fleet.names("b").iter().any(|name| name.ends_with(".part")));
+    eventually("something arrives", LIMIT, || fleet.names("b").iter().any(|name| name.ends_with(".part")));
     end(&mut fleet.nodes[1].child);
     cut_off(&mut fleet, waiting);
     fleet.start_gateway();
     let mut other = asking(&fleet, &elsewhere, &second, &words);
-    eventually("the other waits", || transfers_on_record(&fleet).len() == 3);
+    eventually("the other waits", LIMIT, || transfers_on_record(&fleet).len() == 3);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(fleet.world.run(&["tokens", "revoke", "first"]).code, 0);
     fleet.start_node(1);
-    eventually("it arrives", || fleet.names("b") == ["some"]);
+    eventually("it arrives", LIMIT, || fleet.names("b") == ["some"]);
     assert_eq!(other.wait().unwrap().code(), Some(0));
 }
 
 #[test]
 fn what_goes_on_after_a_restart_is_on_record_and_ends_with_the_token_it_was_begun_with() {
-    let mut fleet = Fleet::start();
+    let mut fleet = TwoNodes::start();
     let sparse = |name: &str, size: u64| {
         std::fs::File::create(fleet.folder("a").join(name)).unwrap().set_len(size).unwrap();
     };
     sparse("some", 512 << 20);
     sparse("endless", 1 << 40);
-    let arrives = |fleet: &Fleet| fleet.names("b").iter().any(|name| name.ends_with(".part"));
+    let arrives = |fleet: &TwoNodes| fleet.names("b").iter().any(|name| name.ends_with(".part"));
 
     let waiting = fleet.transfer("a:some", "b:some");
-    eventually("something arrives", || arrives(&fleet));
+    eventually("something arrives", LIMIT, || arrives(&fleet));
     cut_off(&mut fleet, waiting);
     fleet.start_gateway();
-    eventually("the rest arrives", || fleet.names("b") == ["some"]);
-    eventually("its end is on record", || transfers_on_record(&fleet).len() >= 3);
+    eventually("the rest arrives", LIMIT, || fleet.names("b") == ["some"]);
+    eventually("its end is on record", LIMIT, || transfers_on_record(&fleet).len() >= 3);
     assert_eq!(
         transfers_on_record(&fleet),
         ["operator begin", "operator begin resumed", "operator end success"]
@@ -470,17 +451,17 @@ fn what_goes_on_after_a_restart_is_on_record_and_ends_with_the_token_it_was_begu
     let elsewhere = World::new();
     let ends = json!({"source": "a:endless", "destination": "b:endless"}).to_string();
     let waiting = asking(&fleet, &elsewhere, token["token"].as_str().unwrap(), &[&ends]);
-    eventually("something arrives", || arrives(&fleet));
+    eventually("something arrives", LIMIT, || arrives(&fleet));
     end(&mut fleet.nodes[1].child);
     cut_off(&mut fleet, waiting);
     fleet.start_gateway();
     assert_eq!(fleet.world.run(&["tokens", "revoke", "ci"]).code, 0);
     let last = "client:ci end failure the token that it was begun with is no longer good";
-    eventually("its end is on record", || {
+    eventually("its end is on record", LIMIT, || {
         transfers_on_record(&fleet).last().is_some_and(|line| line == last)
     });
     fleet.start_node(1);
-    eventually("nothing stays of it", || fleet.names("b") == ["some"]);
+    eventually("nothing stays of it", LIMIT, || fleet.names("b") == ["some"]);
 }
 
 /// As Ctrl-C does.
@@ -491,11 +472,11 @@ fn interrupt(child: &Child) {
 
 #[test]
 fn what_could_not_be_called_off_is_told_and_called_off_by_the_same_command_again() {
-    let mut fleet = Fleet::start();
+    let mut fleet = TwoNodes::start();
     let large = std::fs::File::create(fleet.folder("a").join("large")).unwrap();
     large.set_len(1 << 40).unwrap();
     let mut transfer = fleet.transfer("a:large", "b:large");
-    eventually("something arrives", || !fleet.names("b").is_empty());
+    eventually("something arrives", LIMIT, || !fleet.names("b").is_empty());
     let part = fleet.names("b");
     end(&mut fleet.gateway);
     let mut told = String::new();
@@ -519,12 +500,12 @@ fn what_could_not_be_called_off_is_told_and_called_off_by_the_same_command_again
     fleet.wait_for_nodes();
     let length = || std::fs::metadata(fleet.folder("b").join(&part[0])).map_or(0, |meta| meta.len());
     let before = length();
-    eventually("it goes on", || length() > before);
+    eventually("it goes on", LIMIT, || length() > before);
     let again = fleet.transfer("a:large", "b:large");
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(fleet.names("b"), part, "the same transfer, not another one");
     interrupt(&again);
     let (code, said, errors) = finished(again);
     assert_ne!(code, 0, "{said} {errors}");
-    eventually("nothing stays", || fleet.names("b").is_empty());
+    eventually("nothing stays", LIMIT, || fleet.names("b").is_empty());
 }

@@ -6,19 +6,16 @@ use std::time::{Duration, Instant};
 
 use gantry_link::{Event, Link, Request, ServeFuture, Service};
 use gantry_protocol::{NodeHello, Role, StreamFrame, TransferSend, method, raw};
+use gantry_testkit::peers::{answered, link, params, runtime};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-
-use super::Up;
-use super::peers::{answered, link, params, runtime};
-use crate::end_to_end::fleet::eventually;
-use crate::run::World;
 
 const ID: &str = "liar";
 
 /// Says that it has sent everything, after bytes that leave some out.
 struct Liar {
-    up: Arc<Up>,
+    up: Arc<Gateway>,
     token: String,
     bulk: Mutex<Option<Link>>,
     /// How often it says that its second connection is open when it is not.
@@ -30,7 +27,7 @@ struct Liar {
 impl Liar {
     /// One that is connected; its link.
     fn join(world: &World, runtime: &Runtime, empty_words: u32) -> (Arc<Liar>, Link) {
-        let up = Arc::new(Up::start(world));
+        let up = Arc::new(Gateway::start(world));
         let token = up.add_node(world, ID, &[]);
         let (empty_words, asked) = (empty_words.into(), false.into());
         let liar = Arc::new(Liar { up, token, bulk: Mutex::new(None), empty_words, asked });

@@ -4,17 +4,15 @@ use std::time::{Duration, Instant};
 
 use gantry_link::HandshakeError;
 use gantry_protocol::{ErrorCode, ProtocolRange, Role, method, raw};
+use gantry_testkit::peers::{Client, Node, Raw, answered, hello, params, runtime};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-
-use super::peers::{Client, Node, Raw, answered, hello, params, runtime};
-use super::{Up, eventually};
-use crate::run::World;
 
 #[test]
 fn connect_says_who_answers_and_refuses_what_it_must() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.client_token(&world, "mine", &[]);
     runtime().block_on(async {
         let operator = Client::operator(&up).await;
@@ -28,7 +26,7 @@ fn connect_says_who_answers_and_refuses_what_it_must() {
         let refused = async |role, id: &str, token: &str, range, node| {
             let mut params = params(role, id, token, node);
             params.protocol = range;
-            let error = super::peers::link(&up, &params, Node::new(id, token)).await.err();
+            let error = gantry_testkit::peers::link(&up, &params, Node::new(id, token)).await.err();
             match error {
                 Some(HandshakeError::Refused(error)) => error.code,
                 other => panic!("{other:?}"),
@@ -48,7 +46,7 @@ fn connect_says_who_answers_and_refuses_what_it_must() {
 #[test]
 fn unknown_fields_and_methods_are_answered_never_ignored() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     runtime().block_on(async {
         let client = Client::operator(&up).await;
         let code = async |method: &str, params| client.ask(method, params).await.unwrap_err().code;
@@ -80,7 +78,7 @@ fn unknown_fields_and_methods_are_answered_never_ignored() {
 fn calls_answer_as_they_do_over_http() {
     let world = World::new();
     world.write("a.txt", "one\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     runtime().block_on(async {
         let client = Client::operator(&up).await;
         let read = client.call("Read", json!({"path": "a.txt"})).await.unwrap();
@@ -110,7 +108,7 @@ fn calls_answer_as_they_do_over_http() {
 #[test]
 fn cancelling_ends_the_command() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     runtime().block_on(async {
         let client = Client::operator(&up).await;
         let cancel = CancellationToken::new();
@@ -146,7 +144,7 @@ fn cancelling_ends_the_command() {
 #[test]
 fn many_calls_share_one_connection_and_too_many_are_told() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     runtime().block_on(async {
         let client = Client::operator(&up).await;
         let calls = (0..300).map(|_| client.call("exec", json!({"command": "sleep 1"})));
@@ -162,7 +160,7 @@ fn many_calls_share_one_connection_and_too_many_are_told() {
 #[test]
 fn administration_is_the_operators() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.client_token(&world, "mine", &["--agents", "*"]);
     runtime().block_on(async {
         let client = Client::connect(&up, &token).await.unwrap();
@@ -193,7 +191,7 @@ fn administration_is_the_operators() {
 #[test]
 fn progress_of_a_call_reaches_who_asked() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     let runtime = runtime();
     runtime.block_on(async {

@@ -6,16 +6,14 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
-
-use super::{Up, eventually};
-use crate::run::World;
 
 fn script(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python")).join(name)
 }
 
-fn python(up: &Up, name: &str, token: &str) -> Command {
+fn python(up: &Gateway, name: &str, token: &str) -> Command {
     let mut command = Command::new("python3");
     command.arg("-B").arg(script(name)).arg(format!("ws://{}/ws", up.address)).env("GANTRY_TOKEN", token);
     command
@@ -28,7 +26,7 @@ struct PythonNode {
 }
 
 impl PythonNode {
-    fn start(up: &Up, id: &str, token: &str) -> PythonNode {
+    fn start(up: &Gateway, id: &str, token: &str) -> PythonNode {
         let mut command = python(up, "node.py", token);
         let mut child = command.arg(id).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -67,7 +65,7 @@ impl Drop for PythonNode {
     }
 }
 
-fn client(up: &Up, args: &[&str]) -> (bool, Value, String) {
+fn client(up: &Gateway, args: &[&str]) -> (bool, Value, String) {
     let output = python(up, "client.py", &up.token).args(args).output().unwrap();
     let answer = serde_json::from_slice(&output.stdout).unwrap_or_else(|err| panic!("{err}: {output:?}"));
     (output.status.success(), answer, String::from_utf8_lossy(&output.stderr).into_owned())
@@ -76,7 +74,7 @@ fn client(up: &Up, args: &[&str]) -> (bool, Value, String) {
 #[test]
 fn a_node_in_python_joins_answers_and_survives() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "snake", &[]);
     let mut node = PythonNode::start(&up, "snake", &token);
     node.wait_for("joined");
@@ -121,7 +119,7 @@ fn a_node_in_python_joins_answers_and_survives() {
 fn a_client_in_python_calls_cancels_and_hears_progress() {
     let world = World::new();
     world.write("a.txt", "one\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "snake", &[]);
     let node = PythonNode::start(&up, "snake", &token);
     node.wait_for("joined");

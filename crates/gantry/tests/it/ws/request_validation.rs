@@ -1,16 +1,14 @@
 //! What the protocol says of requests and of `connect` is held to the letter.
 
 use gantry_protocol::{ConnectParams, ErrorCode, MAX_LISTED_CALLS, NodeHello, Role};
+use gantry_testkit::peers::{Client, Raw, hello, params, runtime};
+use gantry_testkit::{Gateway, World};
 use serde_json::json;
-
-use super::Up;
-use super::peers::{Client, Raw, hello, params, runtime};
-use crate::run::World;
 
 #[test]
 fn methods_without_parameters_take_none() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.client_token(&world, "ci", &[]);
     runtime().block_on(async {
         let (operator, client) = (Client::operator(&up).await, Client::connect(&up, &token).await.unwrap());
@@ -30,7 +28,7 @@ fn methods_without_parameters_take_none() {
 #[test]
 fn connect_says_what_it_must_and_no_more() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     runtime().block_on(async {
         let connect = async |params: ConnectParams| {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gantry_model::testing::Turn;
+use gantry_testkit::{Gateway, eventually};
 use serde_json::json;
 
 use super::super::{Model, call, results};
 use super::{children, spawn, task, told};
-use crate::gateway::{Up, eventually};
 
 #[test]
 fn a_childs_question_is_the_parents_and_outlives_the_gateway() {
@@ -19,7 +19,7 @@ fn a_childs_question_is_the_parents_and_outlives_the_gateway() {
         _ => told(heard),
     });
     let world = model.world("autonomy = \"supervised\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let asked = world.run(&["chat", "go"]);
     assert_eq!(asked.code, 3, "{asked:?}");
     assert!(asked.stderr.contains("asked by the child agent \"scout\""), "{asked:?}");
@@ -27,7 +27,7 @@ fn a_childs_question_is_the_parents_and_outlives_the_gateway() {
     assert_eq!(question["child"]["name"], "scout", "{question}");
     up.kill();
     assert!(!world.workspace().join("notes").exists());
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     eventually("it is asked again", Duration::from_secs(20), || {
         up.get("/v1/sessions/main").json()["questions"][0]["id"] == question["id"]
     });
@@ -60,7 +60,7 @@ fn children_of_an_autonomous_agent_ask_nobody() {
     });
     let world = model.world("autonomy = \"autonomous\"");
     world.write(".env", "KEY=1\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let reply = super::reply(&up, "go");
     assert!(reply.contains("Interactive input not available") && reply.contains("denied"), "{reply}");
     assert!(!reply.contains("KEY=1"), "{reply}");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gantry_model::testing::{Say, Turn};
+use gantry_testkit::{Gateway, eventually};
 use serde_json::json;
 
 use super::super::{Model, call, results};
 use super::{GUIDED, children, history, more_config, reply, task, told};
-use crate::gateway::{Up, eventually};
 
 fn send(to: &str, message: &str) -> Say {
     let input = json!({"agentId": "main", "targetAgentId": to, "message": message});
@@ -46,7 +46,7 @@ fn an_inbox_drains_in_order_knows_the_sender_and_has_bounds() {
     });
     let world = model.world(GUIDED);
     more_config(&world, &format!("[agents.helper]\n{GUIDED}\n"));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let last = reply(&up, "go");
     assert!(last.contains("main has sent 10 messages to helper within a minute"), "{last}");
     eventually("the inbox is empty", Duration::from_secs(20), || {
@@ -96,7 +96,7 @@ fn a_child_that_has_answered_can_still_be_written_to() {
         _ => Turn::text("I wait"),
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let sent = reply(&up, "go");
     assert!(sent.contains("\"sent\":true"), "{sent}");
     let got = world.workspace().join("got");

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use gantry_model::testing::Turn;
+use gantry_testkit::{Connection, Gateway, Random, eventually, is_soak};
 use serde_json::json;
 
 use super::super::{Model, call, post, results};
 use super::{GUIDED, children, history, spawn, task, told};
-use crate::gateway::{Connection, Dice, Up, eventually, soak};
 
 /// Whether a command's result was written down before the end decides which labels there are; here nobody is asked.
 fn unlabelled() -> String {
@@ -16,7 +16,7 @@ fn unlabelled() -> String {
 }
 
 /// Says something and does not wait; the answer is lost with what this gives.
-fn begin(up: &Up, session: &str, message: &str, id: &str) -> Connection {
+fn begin(up: &Gateway, session: &str, message: &str, id: &str) -> Connection {
     let mut connection = up.connection();
     let path = format!("/v1/sessions/{session}/messages");
     let body = json!({"message": message, "id": id}).to_string();
@@ -37,7 +37,7 @@ fn a_parent_waits_on_for_the_children_it_had_and_their_limits_hold() {
         _ => told(heard),
     });
     let world = model.world(&unlabelled());
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let notes = world.workspace().join("notes");
     let _talking = begin(&up, "main", "go", "m");
     eventually("the child has done its part", Duration::from_secs(20), || {
@@ -45,7 +45,7 @@ fn a_parent_waits_on_for_the_children_it_had_and_their_limits_hold() {
     });
     let before: Vec<String> = children(&up).iter().map(|child| child["sessionKey"].to_string()).collect();
     up.kill();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let told = post(&up, "main", &json!({"message": "go", "id": "m"}), &[]).json();
     let reply = told["reply"].as_str().unwrap_or_default();
     // Neither has, after the restart, what it had not before.
@@ -74,12 +74,12 @@ fn an_orderly_stop_does_not_wait_for_children_and_they_go_on() {
         _ => told(heard),
     });
     let world = model.world(&unlabelled());
-    let mut up = Up::start(&world);
+    let mut up = Gateway::start(&world);
     let _talking = begin(&up, "main", "go", "m");
     eventually("there is a child", Duration::from_secs(20), || children(&up).len() == 1);
     up.signal(rustix::process::Signal::TERM);
     assert_eq!(up.wait(Duration::from_secs(6)), Some(0), "it does not wait for the child");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let told = post(&up, "main", &json!({"message": "go", "id": "m"}), &[]).json();
     assert_eq!(told["status"], "final", "{told}");
     assert_eq!(std::fs::read_to_string(world.workspace().join("notes")).unwrap(), "once\n");
@@ -109,15 +109,15 @@ fn kills_at_random_moments_double_nothing_and_leave_nobody_waiting() {
         }
     });
     let world = model.world(&unlabelled());
-    let mut dice = Dice::new();
-    let rounds = if soak() { 100 } else { 8 };
+    let mut random = Random::new();
+    let rounds = if is_soak() { 100 } else { 8 };
     for round in 0..rounds {
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         let _talking = begin(&up, &format!("s{round}"), &format!("parent {round}"), &format!("m{round}"));
-        std::thread::sleep(Duration::from_millis(dice.below(900) as u64));
+        std::thread::sleep(Duration::from_millis(random.below(900) as u64));
         up.kill();
     }
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for round in 0..rounds {
         let body = json!({"message": format!("parent {round}"), "id": format!("m{round}")});
         let told = post(&up, &format!("s{round}"), &body, &[]).json();

@@ -1,10 +1,10 @@
 //! What clients fetch by themselves when they show an answer: pictures, tags and drawings of a run that holds both labels.
 
 use gantry_model::testing::{Heard, KEY, Script, Turn};
+use gantry_testkit::{Gateway, World};
 use serde_json::json;
 
-use super::{Model, NOBODY, Site, Up, call, post};
-use crate::run::World;
+use super::{Model, NOBODY, Site, call, post};
 use crate::sessions::events;
 
 const MODEL: &str = "claude-sonnet-5-5";
@@ -43,7 +43,7 @@ fn results(heard: &Heard) -> usize {
 /// A gateway whose agent reads the page, then the diary, and says what stands at the number that it was given, letter by letter.
 struct Show {
     world: World,
-    up: Up,
+    up: Gateway,
     model: Model,
     _sites: [Site; 2],
 }
@@ -70,7 +70,7 @@ impl Show {
             model.server.base_url()
         ));
         world.write("diary.txt", "the key is under the mat\n");
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         Show { world, up, model, _sites: [site, canary] }
     }
 

@@ -1,10 +1,10 @@
 //! Ways through what is not this machine: a server that others wrote, and a second machine of the owner's.
 
+use gantry_testkit::World;
 use serde_json::json;
 
 use super::{Case, GET, PAGE, POST, Stage, Step, attacks_are_stopped, case, honest_work_is_done, played};
 use crate::mcp::servers::Fake;
-use crate::run::World;
 use crate::sessions::Far;
 
 /// By its full name: with two machines a bare one is not enough.

@@ -1,4 +1,4 @@
-//! A cable that can be pulled: it stands between a node and its gateway.
+//! A TCP proxy between a node and its gateway, which can be cut.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub(super) struct Proxy {
-    pub(super) address: SocketAddr,
+/// `Proxy` forwards connections until it is cut.
+pub struct Proxy {
+    pub address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     upstream: SocketAddr,
-    /// In either direction, for each connection.
+    /// The limit in each direction of each connection.
     bytes_per_second: Option<u64>,
     is_cut: AtomicBool,
     pairs: Mutex<Vec<Pair>>,
@@ -22,17 +23,17 @@ struct Shared {
 struct Pair {
     near: TcpStream,
     far: TcpStream,
-    /// Bytes are taken and go nowhere.
+    /// Whether received bytes are dropped.
     is_mute: Arc<AtomicBool>,
 }
 
 impl Proxy {
-    pub(super) fn to(upstream: SocketAddr) -> Proxy {
+    pub fn to(upstream: SocketAddr) -> Proxy {
         Proxy::with_rate(upstream, None)
     }
 
-    /// A cable that carries only so much.
-    pub(super) fn with_rate(upstream: SocketAddr, bytes_per_second: Option<u64>) -> Proxy {
+    /// Limits the bytes per second.
+    pub fn with_rate(upstream: SocketAddr, bytes_per_second: Option<u64>) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let is_cut = AtomicBool::new(false);
@@ -46,8 +47,8 @@ impl Proxy {
         Proxy { address, shared }
     }
 
-    /// Both ends see their connection end, and new ones come to nothing.
-    pub(super) fn cut(&self) {
+    /// Closes every connection at both ends and refuses new ones.
+    pub fn cut(&self) {
         self.shared.is_cut.store(true, Ordering::SeqCst);
         for pair in self.shared.pairs.lock().unwrap().drain(..) {
             let _ = pair.near.shutdown(Shutdown::Both);
@@ -55,12 +56,13 @@ impl Proxy {
         }
     }
 
-    pub(super) fn heal(&self) {
+    /// Accepts connections again.
+    pub fn heal(&self) {
         self.shared.is_cut.store(false, Ordering::SeqCst);
     }
 
-    /// Neither end notices: what they say is lost. New connections work.
-    pub(super) fn mute(&self) {
+    /// Drops everything sent on the current connections, without closing them. New connections work.
+    pub fn mute(&self) {
         for pair in self.shared.pairs.lock().unwrap().iter() {
             pair.is_mute.store(true, Ordering::SeqCst);
         }
@@ -78,7 +80,7 @@ impl Shared {
         for (from, to) in [(&near, &far), (&far, &near)] {
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
             let (is_mute, rate) = (is_mute.clone(), self.bytes_per_second);
-            std::thread::spawn(move || carry(from, to, &is_mute, rate));
+            std::thread::spawn(move || forward(from, to, &is_mute, rate));
         }
         let mut pairs = self.pairs.lock().unwrap();
         if self.is_cut.load(Ordering::SeqCst) {
@@ -89,7 +91,7 @@ impl Shared {
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, is_mute: &AtomicBool, rate: Option<u64>) {
+fn forward(mut from: TcpStream, mut to: TcpStream, is_mute: &AtomicBool, rate: Option<u64>) {
     let mut piece = vec![0; 64 * 1024];
     while let Ok(bytes @ 1..) = from.read(&mut piece) {
         if !is_mute.load(Ordering::SeqCst) && to.write_all(&piece[..bytes]).is_err() {
@@ -99,7 +101,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, is_mute: &AtomicBool, rate: Opt
             std::thread::sleep(Duration::from_micros(bytes as u64 * 1_000_000 / rate));
         }
     }
-    // The end of a mute cable is not heard either.
+    // The end of a muted connection is not passed on either.
     if !is_mute.load(Ordering::SeqCst) {
         let _ = to.shutdown(Shutdown::Both);
         let _ = from.shutdown(Shutdown::Both);
