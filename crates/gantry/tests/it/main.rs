@@ -15,6 +15,7 @@ mod layers;
 mod log;
 mod mcp;
 mod sessions;
+mod snapshots;
 
 /// Commands, their output and their exit codes.
 mod cli {

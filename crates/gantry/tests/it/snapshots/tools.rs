@@ -1,0 +1,27 @@
+//! What a model reads of every tool: its description and its input schema, one file per toolset.
+
+use std::collections::BTreeMap;
+
+use gantry_testkit::World;
+use serde_json::Value;
+
+#[test]
+fn every_tool_description_and_schema_matches_its_snapshot() {
+    let world = World::new();
+    let listed = world.run(&["tools", "--local", "--json"]).json();
+    let tools = listed.as_array().unwrap_or_else(|| panic!("{listed}"));
+    let mut toolsets: BTreeMap<String, String> = BTreeMap::new();
+    for tool in tools {
+        let text = toolsets.entry(tool["toolset"].as_str().unwrap().to_owned()).or_default();
+        *text += &format!("# {}\n\n{}\n\n", text_of(&tool["name"]), text_of(&tool["description"]));
+        *text += &format!("{}\n\n", serde_json::to_string_pretty(&tool["inputSchema"]).unwrap());
+    }
+    assert!(tools.len() >= 40, "only {} tools are listed", tools.len());
+    for (toolset, text) in &toolsets {
+        super::check(&format!("tools_{toolset}"), &super::without_paths(&world, text));
+    }
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("not a string: {value}"))
+}
