@@ -140,7 +140,7 @@ const CONNECTING_ELSEWHERE: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn only_the_door_to_the_network_can_connect() {
+fn only_gantry_net_depends_on_network_clients() {
     let metadata = MetadataCommand::new()
         .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .exec()
@@ -224,7 +224,7 @@ fn only_the_binary_sets_up_a_log() {
 }
 
 #[test]
-fn only_the_product_features_are_in_the_product() {
+fn testing_feature_is_a_dev_dependency_only() {
     let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
     let product = manifest.split("[dev-dependencies]").next().unwrap();
     assert!(!product.contains("testing"), "the testing feature must not reach the product");

@@ -39,11 +39,11 @@ impl Client {
         let mut command = world.command(&args);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (told, lines) = mpsc::channel();
+        let (reported, lines) = mpsc::channel();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                if told.send(line).is_err() {
+                if reported.send(line).is_err() {
                     return;
                 }
             }

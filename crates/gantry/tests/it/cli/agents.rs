@@ -28,7 +28,7 @@ fn world() -> World {
 }
 
 #[test]
-fn an_agent_sees_only_its_tools() {
+fn agent_sees_only_its_tools() {
     let world = world();
     let list = world.run(&["tools", "--agent", "file-assistant", "--json"]).json();
     assert_eq!(list.as_array().unwrap().len(), 2);
@@ -44,7 +44,7 @@ fn an_agent_sees_only_its_tools() {
 }
 
 #[test]
-fn a_supervised_agent_cannot_change_things_unasked() {
+fn supervised_agent_needs_approval_to_write() {
     let world = world();
     let ran = world.run(&["call", "write", r#"{"path": "x", "data": "y"}"#, "--agent", "watched"]);
     assert_eq!((ran.code, &ran.json()["error"]["code"]), (3, &json!("approval_needed")));
@@ -54,7 +54,7 @@ fn a_supervised_agent_cannot_change_things_unasked() {
 }
 
 #[test]
-fn sensitive_paths_are_one_rule_for_every_tool() {
+fn sensitive_paths_are_denied_to_every_tool() {
     let world = world();
     let key = world.write(".ssh/id_ed25519", "private");
     world.write("link", "");
@@ -86,7 +86,7 @@ fn sensitive_paths_are_one_rule_for_every_tool() {
 }
 
 #[test]
-fn the_data_directory_is_closed_to_every_tool_and_every_agents_shell() {
+fn data_directory_is_closed_to_tools_and_agent_shells() {
     let world = world();
     assert_eq!(world.run(&["call", "Bash", r#"{"command": "true"}"#]).code, 0, "makes the key");
     let key = world.data().join("audit.key");
@@ -127,7 +127,7 @@ fn the_data_directory_is_closed_to_every_tool_and_every_agents_shell() {
 
 /// Who reads it acts as that client, which may do more.
 #[test]
-fn the_token_of_an_mcp_client_is_out_of_an_agents_reach() {
+fn agent_cannot_read_the_mcp_client_token() {
     let world = world();
     let home = world.folder.path().canonicalize().unwrap();
     for file in [".claude.json", ".claude/settings.json", ".config/opencode/opencode.json"] {
@@ -149,7 +149,7 @@ fn the_token_of_an_mcp_client_is_out_of_an_agents_reach() {
 }
 
 #[test]
-fn an_air_gapped_agent_has_no_sockets_and_three_variables() {
+fn air_gapped_agent_has_no_sockets_and_three_variables() {
     let world = world();
     for tool in ["bash", "Bash", "exec"] {
         let input = r#"{"command": "/usr/bin/env"}"#;
@@ -172,7 +172,7 @@ fn an_air_gapped_agent_has_no_sockets_and_three_variables() {
 }
 
 #[test]
-fn commands_never_see_gantrys_variables_or_model_keys() {
+fn commands_do_not_inherit_gantry_variables_or_model_keys() {
     let world = world();
     let variables = [("ANTHROPIC_API_KEY", "sk-ant-1234567890"), ("MY_SECRET_TOKEN", "hunter2hunter2")];
     for tool in ["Bash", "exec", "bash"] {

@@ -60,7 +60,7 @@ fn assert_nowhere(folder: &Path, value: &str) {
 }
 
 #[test]
-fn a_secret_is_set_listed_used_and_removed_and_never_shown() {
+fn secret_is_set_listed_used_removed_and_never_printed() {
     let world = world();
     let (port, seen) = echo_site();
     let set = world.run_with_input(
@@ -95,7 +95,7 @@ fn a_secret_is_set_listed_used_and_removed_and_never_shown() {
 }
 
 #[test]
-fn bad_secrets_are_refused_and_the_wrong_key_is_told() {
+fn invalid_secrets_and_wrong_master_key_are_reported() {
     let world = world();
     for (args, value, expected) in [
         (vec!["secrets", "set", "A"], VALUE, "--host"),
@@ -139,7 +139,7 @@ fn bad_secrets_are_refused_and_the_wrong_key_is_told() {
 }
 
 #[test]
-fn a_profile_is_added_used_limited_and_removed() {
+fn profile_is_added_used_rate_limited_and_removed() {
     let world = world();
     let (port, seen) = echo_site();
     world.write("shop.json", &profile(port).to_string());
@@ -173,7 +173,7 @@ fn a_profile_is_added_used_limited_and_removed() {
 }
 
 #[test]
-fn broken_profiles_are_told_and_nothing_bad_is_saved() {
+fn invalid_profiles_are_reported_and_not_saved() {
     let world = world();
     world.write(
         "bad.json",
@@ -196,7 +196,7 @@ fn broken_profiles_are_told_and_nothing_bad_is_saved() {
 }
 
 #[test]
-fn a_description_becomes_a_profile() {
+fn openapi_description_becomes_a_profile() {
     let world = world();
     let openapi = json!({
         "openapi": "3.0.3", "info": {"title": "Shop API", "description": "Orders and more."},
@@ -234,7 +234,7 @@ fn a_description_becomes_a_profile() {
 }
 
 #[test]
-fn an_answer_kept_for_retries_holds_no_credential() {
+fn idempotent_answer_stores_no_credential() {
     const WRITTEN_OUT: &str = "tok_written_out_by_the_caller";
     const LATER: &str = "stored_only_after_the_answer";
     let (port, seen) = echo_site();

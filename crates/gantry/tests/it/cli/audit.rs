@@ -4,7 +4,7 @@ use gantry_testkit::World;
 use serde_json::{Value, json};
 
 #[test]
-fn every_call_leaves_its_lines() {
+fn every_call_is_recorded() {
     let world = World::new();
     world.configure("[[policy.rules]]\nname = \"no-exec\"\ntool = \"exec\"\ndecision = \"deny\"\n");
     world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
@@ -42,7 +42,7 @@ fn every_call_leaves_its_lines() {
 }
 
 #[test]
-fn tampering_is_found() {
+fn tampering_is_detected() {
     let world = World::new();
     for _ in 0..3 {
         world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
@@ -59,7 +59,7 @@ fn tampering_is_found() {
 }
 
 #[test]
-fn a_full_log_is_closed_and_read_across_files() {
+fn full_log_is_rotated_and_read_across_files() {
     use gantry_tool::{AuditRecord, AuditSink, Durability, Phase};
     let world = World::new();
     world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
@@ -104,7 +104,7 @@ fn a_full_log_is_closed_and_read_across_files() {
 }
 
 #[test]
-fn what_follows_the_last_line_is_reported() {
+fn trailing_bytes_are_reported() {
     let world = World::new();
     world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
     let log = world.data().join("audit.log");
@@ -118,7 +118,7 @@ fn what_follows_the_last_line_is_reported() {
 }
 
 #[test]
-fn secrets_and_long_inputs_stay_out() {
+fn secrets_and_long_inputs_are_not_recorded() {
     let world = World::new();
     let secret = "s3cr3t-v4lu3-in-env";
     let input =
@@ -130,7 +130,7 @@ fn secrets_and_long_inputs_stay_out() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_refuses_the_call() {
+fn unwritable_log_rejects_the_call() {
     let world = World::new();
     world.configure("");
     std::os::unix::fs::symlink("/dev/full", world.data().join("audit.log")).unwrap();
@@ -141,7 +141,7 @@ fn a_log_that_cannot_be_written_refuses_the_call() {
 
 /// By default the kernel ends a process that writes beyond its limit.
 #[test]
-fn a_limit_on_the_size_of_files_is_an_error_and_ends_nothing() {
+fn file_size_limit_is_an_error_and_does_not_kill_the_process() {
     let world = World::new();
     let mut command = std::process::Command::new("bash");
     let script = r#"ulimit -f 0; exec "$0" call write '{"path": "a", "data": "x"}'"#;
@@ -152,7 +152,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_ends_nothing() {
 
 /// The line "about to" is on disk before the effect: a trace of the system calls shows the order.
 #[test]
-fn the_line_is_synced_before_the_effect() {
+fn record_is_synced_before_the_effect() {
     let world = World::new();
     let trace = world.folder.path().join("trace");
     let gantry = env!("CARGO_BIN_EXE_gantry");
@@ -177,7 +177,7 @@ fn the_line_is_synced_before_the_effect() {
 }
 
 #[test]
-fn concurrent_processes_make_one_chain() {
+fn concurrent_processes_append_to_one_chain() {
     let world = World::new();
     std::thread::scope(|scope| {
         for n in 0..6 {
@@ -195,7 +195,7 @@ fn concurrent_processes_make_one_chain() {
 }
 
 #[test]
-fn a_huge_refused_call_does_not_stop_the_next() {
+fn huge_rejected_call_does_not_block_the_next() {
     let world = World::new();
     let input = json!({"argv": vec!["x".repeat(400); 4_000], "nonsense": 1}).to_string();
     assert_eq!(world.run_with_input(&["call", "tool::shell_exec", "-"], &input).code, 2);

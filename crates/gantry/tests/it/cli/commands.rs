@@ -4,7 +4,7 @@ use gantry_testkit::World;
 use serde_json::json;
 
 #[test]
-fn a_result_is_one_line_of_json_on_standard_output() {
+fn result_is_one_line_of_json_on_stdout() {
     let world = World::new();
     world.write("a.txt", "one\ntwo\n");
     let ran = world.run(&["call", "Read", r#"{"path": "a.txt", "limit": 1}"#]);
@@ -13,7 +13,7 @@ fn a_result_is_one_line_of_json_on_standard_output() {
 }
 
 #[test]
-fn text_results_are_printed_as_they_are() {
+fn text_results_are_printed_unchanged() {
     let world = World::new();
     let path = world.write("a.txt", "no final newline");
     let ran = world.run(&["call", "read_file", &json!({ "path": path }).to_string()]);
@@ -21,7 +21,7 @@ fn text_results_are_printed_as_they_are() {
 }
 
 #[test]
-fn input_comes_from_the_command_line_a_file_or_standard_input() {
+fn input_comes_from_argument_file_or_stdin() {
     let world = World::new();
     world.write("a.txt", "x\n");
     world.write("input.json", r#"{"path": "a.txt"}"#);
@@ -36,7 +36,7 @@ fn input_comes_from_the_command_line_a_file_or_standard_input() {
 }
 
 #[test]
-fn exit_codes_tell_what_happened() {
+fn outcomes_map_to_exit_codes() {
     let world = World::new();
     world.configure("[[policy.rules]]\ntool = \"write\"\ndecision = \"deny\"\nreason = \"not today\"\n");
     let cases: [(&[&str], i32, &str); 8] = [
@@ -62,7 +62,7 @@ fn exit_codes_tell_what_happened() {
 }
 
 #[test]
-fn every_violation_is_listed_and_nothing_changes() {
+fn every_schema_violation_is_listed() {
     let world = World::new();
     let ran = world.run(&["call", "write", r#"{"pathh": "x", "data": 5, "start_line": "one"}"#]);
     assert_eq!(ran.code, 2);
@@ -73,7 +73,7 @@ fn every_violation_is_listed_and_nothing_changes() {
 }
 
 #[test]
-fn the_workspace_can_be_given() {
+fn workspace_option_sets_the_base_of_relative_paths() {
     let world = World::new();
     let other = world.folder.path().join("other");
     std::fs::create_dir(&other).unwrap();
@@ -89,7 +89,7 @@ fn the_workspace_can_be_given() {
 }
 
 #[test]
-fn a_one_shot_call_refuses_the_background_and_waits_out_a_yield() {
+fn one_shot_call_rejects_background_and_waits_despite_yield() {
     let world = World::new();
     let ran = world.run(&["call", "Bash", r#"{"command": "sleep 1", "background": true}"#]);
     assert_eq!(ran.code, 1);
@@ -99,7 +99,7 @@ fn a_one_shot_call_refuses_the_background_and_waits_out_a_yield() {
 }
 
 #[test]
-fn an_interrupted_call_leaves_no_process() {
+fn interrupted_call_leaves_no_process() {
     let world = World::new();
     let marker = format!("31{}", std::process::id());
     let input = json!({"command": format!("setsid sleep {marker} & sleep {marker}")}).to_string();
@@ -134,7 +134,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn tools_lists_shows_and_names_the_nearest() {
+fn tools_lists_shows_and_suggests_the_nearest_name() {
     let world = World::new();
     let list = world.run(&["tools", "--json"]).json();
     let names: Vec<&str> =
@@ -207,7 +207,7 @@ fn tools_lists_shows_and_names_the_nearest() {
 }
 
 #[test]
-fn help_teaches_by_example_and_completions_are_scripts() {
+fn help_has_examples_and_completions_are_valid_scripts() {
     let world = World::new();
     for command in [
         &["--help"][..],
@@ -226,7 +226,7 @@ fn help_teaches_by_example_and_completions_are_scripts() {
 }
 
 #[test]
-fn doctor_finds_what_is_wrong() {
+fn doctor_reports_problems() {
     let world = World::new();
     let ran = world.run(&["doctor", "--json"]);
     assert_eq!((ran.code, &ran.json()["healthy"]), (0, &json!(true)), "{}", ran.stdout);
@@ -243,7 +243,7 @@ fn doctor_finds_what_is_wrong() {
 }
 
 #[test]
-fn a_call_meant_for_a_gateway_does_not_run_here() {
+fn call_for_an_unreachable_gateway_does_not_run_locally() {
     let world = World::new();
     let write = ["call", "write", r#"{"path": "x", "data": "y"}"#];
     for (args, variables) in [
@@ -262,7 +262,7 @@ fn a_call_meant_for_a_gateway_does_not_run_here() {
 }
 
 #[test]
-fn odd_numbers_and_bytes_are_usage_errors_or_harmless() {
+fn unusual_numbers_and_bytes_are_rejected_or_harmless() {
     let world = World::new();
     world.write("a.txt", "x");
     let read = ["call", "read", r#"{"path": "a.txt"}"#, "--deadline"];
@@ -274,7 +274,7 @@ fn odd_numbers_and_bytes_are_usage_errors_or_harmless() {
 }
 
 #[test]
-fn nothing_a_caller_says_drives_the_terminal() {
+fn caller_text_cannot_control_the_terminal() {
     let world = World::new();
     let ran = world.run(&["call", "re\u{1b}[31mad"]);
     assert!(ran.code == 2 && !ran.stderr.contains('\u{1b}'), "{:?}", ran.stderr);
@@ -282,7 +282,7 @@ fn nothing_a_caller_says_drives_the_terminal() {
 }
 
 #[test]
-fn a_shared_directory_is_not_taken_over() {
+fn shared_directory_is_rejected_as_data_directory() {
     use std::os::unix::fs::PermissionsExt;
     let world = World::new();
     let shared = world.folder.path().join("shared");
@@ -295,7 +295,7 @@ fn a_shared_directory_is_not_taken_over() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_not_success() {
+fn failed_output_is_not_success() {
     let world = World::new();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let status = world.command(&["tools"]).stdout(full).stderr(std::process::Stdio::null()).status().unwrap();
@@ -315,7 +315,7 @@ fn on_a_terminal(world: &World, args: &[&str]) -> String {
 }
 
 #[test]
-fn text_on_a_terminal_ends_its_line_and_elsewhere_stays_as_it_is() {
+fn text_gets_a_final_newline_on_a_terminal_only() {
     let world = World::new();
     for (said, shown) in [("open", "open\r\n"), ("ended\\n", "ended\r\n")] {
         let input = json!({"command": format!("printf \"{said}\"")}).to_string();
@@ -325,7 +325,7 @@ fn text_on_a_terminal_ends_its_line_and_elsewhere_stays_as_it_is() {
 }
 
 #[test]
-fn nothing_that_others_wrote_drives_the_terminal() {
+fn stored_text_cannot_control_the_terminal() {
     let world = World::new();
     world.run(&["config", "set", "maxToolResultChars", "80000"]);
     std::fs::create_dir(world.data().join("apis")).unwrap();
@@ -360,14 +360,14 @@ fn nothing_that_others_wrote_drives_the_terminal() {
 
 /// What `doctor` says of one thing.
 fn checked(world: &World, name: &str) -> Vec<(String, String)> {
-    let told = world.run(&["doctor", "--json"]).json();
+    let reported = world.run(&["doctor", "--json"]).json();
     let of = |check: &serde_json::Value, key: &str| check[key].as_str().unwrap().to_owned();
-    let checks = told["checks"].as_array().unwrap().iter().filter(|check| check["check"] == name);
+    let checks = reported["checks"].as_array().unwrap().iter().filter(|check| check["check"] == name);
     checks.map(|check| (of(check, "health"), of(check, "text"))).collect()
 }
 
 #[test]
-fn doctor_looks_at_the_storage() {
+fn doctor_checks_the_storage() {
     let world = World::new();
     assert_eq!(checked(&world, "storage")[0].0, "good");
     // Nobody listens, or nobody answers.
@@ -387,7 +387,7 @@ fn doctor_looks_at_the_storage() {
 }
 
 #[test]
-fn doctor_looks_at_the_database() {
+fn doctor_checks_the_database() {
     const PAGE: usize = 4096;
     let world = World::new();
     assert_eq!(checked(&world, "database"), [("good".to_owned(), "none yet".to_owned())]);
@@ -400,7 +400,7 @@ fn doctor_looks_at_the_database() {
         assert!(text.contains("sound"), "{text}");
     }
     let sound = std::fs::read(&path).unwrap();
-    let told = |bytes: &[u8]| {
+    let reported = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         let (health, text) = checked(&world, "database").remove(0);
         assert_eq!(health, "bad", "{text}");
@@ -408,12 +408,12 @@ fn doctor_looks_at_the_database() {
         assert_eq!(world.run(&["doctor"]).code, 1);
         text
     };
-    let text = told(&(0..20_000_u32).map(|at| ((at * at) >> 3) as u8).collect::<Vec<_>>());
+    let text = reported(&(0..20_000_u32).map(|at| ((at * at) >> 3) as u8).collect::<Vec<_>>());
     assert!(text.contains("file is not a database") && text.contains("gateway.db"), "{text}");
     let damaged = |pages: std::ops::Range<usize>| {
         let mut bytes = sound.clone();
         bytes[pages.start * PAGE..pages.end * PAGE].iter_mut().for_each(|byte| *byte ^= 0x5a);
-        let text = told(&bytes);
+        let text = reported(&bytes);
         assert!(text.contains("put a copy of it back"), "{text}");
         text
     };
@@ -426,7 +426,7 @@ fn doctor_looks_at_the_database() {
 }
 
 #[test]
-fn doctor_names_keys_that_others_can_read() {
+fn doctor_reports_readable_keys() {
     use std::os::unix::fs::PermissionsExt;
     let world = World::new();
     world.run(&["call", "--local", "Glob", r#"{"pattern": "*"}"#]);
@@ -439,16 +439,16 @@ fn doctor_names_keys_that_others_can_read() {
 }
 
 #[test]
-fn doctor_shows_what_is_wrong_in_the_configuration_line_by_line() {
+fn doctor_lists_every_configuration_error() {
     let world = World::new();
     world.configure("[gateway\nlisten = 5\n");
-    let told = world.run(&["doctor"]).stdout;
-    assert!(!told.contains("\\n"), "{told}");
-    assert!(told.lines().any(|line| line.starts_with("          ") && line.contains('|')), "{told}");
+    let reported = world.run(&["doctor"]).stdout;
+    assert!(!reported.contains("\\n"), "{reported}");
+    assert!(reported.lines().any(|line| line.starts_with("          ") && line.contains('|')), "{reported}");
 }
 
 #[test]
-fn help_speaks_of_the_command_it_is_for_and_of_times_in_words() {
+fn help_names_its_own_command_and_time_errors_give_examples() {
     let world = World::new();
     let help = world.run(&["serve", "--help"]).stdout;
     assert!(help.contains("gantry serve --listen") && !help.contains("gantry up"), "{help}");
@@ -459,12 +459,12 @@ fn help_speaks_of_the_command_it_is_for_and_of_times_in_words() {
     {
         for wrong in ["1y", "", "soon"] {
             let args = [args.as_slice(), &[wrong]].concat();
-            let told = world.run(&args);
-            assert_eq!(told.code, 2, "{args:?}: {told:?}");
+            let reported = world.run(&args);
+            assert_eq!(reported.code, 2, "{args:?}: {reported:?}");
             assert!(
-                told.stderr.contains(time) && !told.stderr.to_lowercase().contains("jiff"),
+                reported.stderr.contains(time) && !reported.stderr.to_lowercase().contains("jiff"),
                 "{}",
-                told.stderr
+                reported.stderr
             );
         }
     }

@@ -24,7 +24,7 @@ fn set_get_show_and_path_agree() {
 }
 
 #[test]
-fn what_is_left_out_is_shown_as_it_counts() {
+fn show_includes_defaults() {
     let world = World::new();
     assert_eq!(world.run(&["config", "show"]).json()["session"]["childSeconds"], 600);
     world.configure("[session]\ndmScope = \"per-peer\"\n[agents.main]\nautonomy = \"guided\"\n");
@@ -34,7 +34,7 @@ fn what_is_left_out_is_shown_as_it_counts() {
 }
 
 #[test]
-fn an_unknown_key_is_an_error_with_the_nearest() {
+fn unknown_key_error_suggests_the_nearest() {
     let world = World::new();
     let ran = world.run(&["config", "set", "shell.sandbx", "off"]);
     assert!(ran.code == 2 && ran.stderr.contains("did you mean \"sandbox\"?"), "{}", ran.stderr);
@@ -57,7 +57,7 @@ fn secrets_are_masked_with_and_without_a_key() {
 }
 
 #[test]
-fn links_and_dots_do_not_open_what_is_configured_closed() {
+fn symlinks_and_dots_do_not_bypass_sensitive_paths() {
     let world = World::new();
     let (real, link) = (world.folder.path().join("vault"), world.folder.path().join("link"));
     std::fs::create_dir(&real).unwrap();
@@ -78,7 +78,7 @@ fn links_and_dots_do_not_open_what_is_configured_closed() {
 }
 
 #[test]
-fn names_that_mean_nothing_are_refused_with_the_nearest() {
+fn unknown_names_are_rejected_with_the_nearest() {
     let world = World::new();
     for (config, part) in [
         ("[agents.a]\ntools = [\"Reed\"]\n", "agents.a: \"Reed\" is no tool; did you mean \"Read\"?"),
@@ -114,7 +114,7 @@ fn names_that_mean_nothing_are_refused_with_the_nearest() {
 }
 
 #[test]
-fn commands_side_by_side_keep_each_others_changes() {
+fn concurrent_commands_keep_each_others_changes() {
     let world = World::new();
     let mut children: Vec<_> = (0..20)
         .map(|number| {
@@ -131,7 +131,7 @@ fn commands_side_by_side_keep_each_others_changes() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_at_once_as_configuration() {
+fn special_file_is_rejected_as_configuration() {
     let world = World::new();
     std::fs::create_dir_all(world.data()).unwrap();
     let path = world.data().join("gantry.toml");
@@ -163,10 +163,14 @@ fn what_is_no_file_is_refused_at_once_as_configuration() {
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
     refused(&["config", "get", "shell"]);
-    let told = world.run(&["config", "get", "shell"]).stderr;
-    assert!(told.contains("gantry.toml") && told.contains("not a regular file"), "{told}");
+    let reported = world.run(&["config", "get", "shell"]).stderr;
+    assert!(reported.contains("gantry.toml") && reported.contains("not a regular file"), "{reported}");
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, format!("a = {} ?", "1".repeat(3_000_000))).unwrap();
-    let told = world.run(&["config", "get", "shell"]);
-    assert!(told.code == 2 && told.stderr.len() < 1000 && told.stdout.len() < 1000, "{}", told.stderr.len());
+    let reported = world.run(&["config", "get", "shell"]);
+    assert!(
+        reported.code == 2 && reported.stderr.len() < 1000 && reported.stdout.len() < 1000,
+        "{}",
+        reported.stderr.len()
+    );
 }

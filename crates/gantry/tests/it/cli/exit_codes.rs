@@ -1,4 +1,4 @@
-//! What a script sees of a command that did not do what it should: the exit code tells who can mend it.
+//! Exit codes: they tell a script whether the caller, the tool or the gateway must change.
 
 use std::net::TcpListener;
 
@@ -14,11 +14,11 @@ fn check(world: &World, cases: &[Case<'_>]) {
         assert_eq!(ran.code, *code, "{shown}");
         match code {
             0 => {}
-            1 => assert!(!ran.stdout.is_empty(), "the tool's own error is told: {shown}"),
+            1 => assert!(!ran.stdout.is_empty(), "the tool's own error is missing: {shown}"),
             _ => {
-                let told: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{shown}"));
-                let message = told["error"]["message"].as_str().unwrap_or_else(|| panic!("{shown}"));
-                assert!(told["error"]["code"].is_string() && !message.is_empty(), "{shown}");
+                let reported: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{shown}"));
+                let message = reported["error"]["message"].as_str().unwrap_or_else(|| panic!("{shown}"));
+                assert!(reported["error"]["code"].is_string() && !message.is_empty(), "{shown}");
                 assert!(!ran.stderr.is_empty(), "the same in words: {shown}");
             }
         }
@@ -26,7 +26,7 @@ fn check(world: &World, cases: &[Case<'_>]) {
 }
 
 #[test]
-fn without_a_gateway() {
+fn exit_codes_without_a_gateway() {
     let world = World::new();
     // A port where nobody listens.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -74,7 +74,7 @@ fn without_a_gateway() {
 }
 
 #[test]
-fn with_a_gateway() {
+fn exit_codes_with_a_gateway() {
     let world = World::new();
     let up = Gateway::start(&world);
     up.add_node(&world, "box", &[]);
@@ -153,7 +153,7 @@ fn with_a_gateway() {
 }
 
 #[test]
-fn the_usage_line_names_what_was_typed_and_no_variable() {
+fn usage_line_omits_environment_variables() {
     let world = World::new();
     let variables = [("GANTRY_GATEWAY", "http://127.0.0.1:1"), ("GANTRY_CONFIG", "/no")];
     for args in [["secrets", "set", "A"].as_slice(), &["tokens", "add"], &["secrets", "set", "A", "--json"]] {
@@ -168,7 +168,7 @@ fn the_usage_line_names_what_was_typed_and_no_variable() {
 }
 
 #[test]
-fn small_mistakes_are_named_with_what_to_do() {
+fn common_mistakes_are_reported_with_a_fix() {
     let world = World::new();
     let up = Gateway::start(&world);
     let status = world.run(&["audit", "--status", "nonsense"]);

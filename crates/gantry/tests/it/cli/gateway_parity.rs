@@ -111,7 +111,7 @@ fn every_local_tool_answers_the_same_through_the_gateway() {
 }
 
 #[test]
-fn relative_paths_start_where_one_stands() {
+fn relative_paths_start_in_the_current_directory() {
     let world = world();
     let up = Gateway::start(&world);
     world.write("deep/a.txt", "another\n");
@@ -120,14 +120,14 @@ fn relative_paths_start_where_one_stands() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("another"), "{output:?}");
     let given = world.run(&["call", "read", r#"{"path": "a.txt"}"#, "--workspace", "deep"]);
     assert!(given.stdout.contains("another"), "{}", given.stdout);
-    let told = world.run(&["call", "read", r#"{"path": "a.txt"}"#, "-v"]);
-    assert!(told.stderr.contains(&up.url), "{}", told.stderr);
+    let reported = world.run(&["call", "read", r#"{"path": "a.txt"}"#, "-v"]);
+    assert!(reported.stderr.contains(&up.url), "{}", reported.stderr);
     let local = world.run(&["call", "read", r#"{"path": "a.txt"}"#, "-v", "--local"]);
     assert!(local.stderr.contains("in-process"), "{}", local.stderr);
 }
 
 #[test]
-fn a_gateway_that_is_not_there_is_exit_code_4() {
+fn unreachable_gateway_is_exit_code_4() {
     let world = world();
     let ran = world.run_with(
         &["call", "read", r#"{"path": "a.txt"}"#, "--gateway", "http://127.0.0.1:9"],

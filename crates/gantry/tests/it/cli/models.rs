@@ -32,7 +32,7 @@ fn row<'a>(rows: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn without_a_model_the_three_ways_to_one_are_told() {
+fn missing_model_error_lists_three_ways_to_configure_one() {
     let world = World::new();
     for args in [&["models"][..], &["models", "test"], &["models", "set", "fast", "x"]] {
         let ran = run(&world, args, &[]);
@@ -49,7 +49,7 @@ fn without_a_model_the_three_ways_to_one_are_told() {
 }
 
 #[test]
-fn a_key_in_the_environment_is_enough_and_never_shown() {
+fn environment_key_suffices_and_is_never_printed() {
     let world = World::new();
     let ran = run(&world, &["models", "--json"], &[("ANTHROPIC_API_KEY", "sk-ant-0123456789")]);
     let rows = ran.json();
@@ -59,15 +59,15 @@ fn a_key_in_the_environment_is_enough_and_never_shown() {
         (&json!(["deep"]), &json!(4.0), &json!(true))
     );
     assert_eq!(row(&rows, "anthropic/claude-haiku-5-5")["is"], json!(["fast"]));
-    let told = run(&world, &["models"], &[("ANTHROPIC_API_KEY", "sk-ant-0123456789")]);
-    assert!(told.stdout.contains("claude-sonnet-5-5  balanced"), "{}", told.stdout);
-    for ran in [ran, told] {
+    let reported = run(&world, &["models"], &[("ANTHROPIC_API_KEY", "sk-ant-0123456789")]);
+    assert!(reported.stdout.contains("claude-sonnet-5-5  balanced"), "{}", reported.stdout);
+    for ran in [ran, reported] {
         assert!(!format!("{ran:?}").contains("sk-ant-0123456789"));
     }
 }
 
 #[test]
-fn a_server_is_asked_for_its_models_tested_and_set() {
+fn server_models_are_listed_tested_and_set() {
     let script = Script {
         turns: vec![Turn::text("Yes."), Turn::text("Yes.")],
         models: vec!["qwen3:8b".into(), "qwen3:32b".into()],
@@ -88,9 +88,9 @@ fn a_server_is_asked_for_its_models_tested_and_set() {
     assert_eq!(row(&rows, "lab/qwen3:32b")["is"], json!(["deep"]));
     let ran = run(&world, &["models", "test", "deep"], &[]);
     assert!(ran.code == 0 && ran.stdout.starts_with("ok lab/qwen3:32b  \"Yes.\""), "{ran:?}");
-    let told = run(&world, &["models", "test", "deep", "--json"], &[]).json();
+    let reported = run(&world, &["models", "test", "deep", "--json"], &[]).json();
     assert_eq!(
-        (&told[0]["ok"], &told[0]["text"], &told[0]["costUsd"]),
+        (&reported[0]["ok"], &reported[0]["text"], &reported[0]["costUsd"]),
         (&json!(true), &json!("Yes."), &json!(0.0))
     );
     assert_eq!(server.violations(), Vec::<String>::new());
@@ -106,7 +106,7 @@ fn a_server_is_asked_for_its_models_tested_and_set() {
 }
 
 #[test]
-fn what_fails_says_what_to_do_and_not_the_key() {
+fn failure_names_the_fix_and_hides_the_key() {
     let message = Some(format!("{KEY} is no key"));
     let refused = Turn::fail(Failure::Status { status: 401, retry_after: None, message, location: None });
     let (_runtime, server) = start(Script { turns: vec![refused.clone(), refused], ..Script::default() });
@@ -125,7 +125,7 @@ fn what_fails_says_what_to_do_and_not_the_key() {
 }
 
 #[test]
-fn a_stored_key_goes_to_its_host_alone() {
+fn stored_key_is_sent_to_its_host_only() {
     let (_runtime, server) = start(Script { turns: vec![Turn::text("Yes.")], ..Script::default() });
     let world = World::new();
     let url = server.base_url();
@@ -148,7 +148,7 @@ fn a_stored_key_goes_to_its_host_alone() {
 }
 
 #[test]
-fn ollama_is_found_and_written_down_when_it_is_chosen() {
+fn ollama_is_detected_and_saved_when_chosen() {
     let script = Script { models: vec!["llama4".into()], ..Script::default() };
     let (_runtime, server) = start(script);
     let address = server.address().to_string();
@@ -171,7 +171,7 @@ fn ollama_is_found_and_written_down_when_it_is_chosen() {
 }
 
 #[test]
-fn a_changed_model_counts_in_the_running_gateway() {
+fn changed_model_applies_to_the_running_gateway() {
     let script = Script { models: vec!["fake-1".into()], ..Script::default() };
     let runtime = Runtime::new().unwrap();
     let server = runtime.block_on(ScriptedServer::deciding(script, |_| Turn::text("here I am")));
@@ -198,8 +198,9 @@ fn a_changed_model_counts_in_the_running_gateway() {
     let said = run(&world, &["chat", "hi"], &[]);
     assert_eq!((said.code, said.stdout.as_str()), (0, "here I am\n"), "{}", said.stderr);
     // The key that came later is masked as one that was there from the beginning.
-    let told = run(&world, &["call", "Bash", &json!({"command": format!("echo {KEY}")}).to_string()], &[]);
-    assert!(told.code == 0 && !told.stdout.contains(KEY), "{told:?}");
+    let reported =
+        run(&world, &["call", "Bash", &json!({"command": format!("echo {KEY}")}).to_string()], &[]);
+    assert!(reported.code == 0 && !reported.stdout.contains(KEY), "{reported:?}");
     assert_eq!(row(&run(&world, &["models", "--json"], &[]).json(), "lab/fake-1")["is"][1], "balanced");
     // A key that only this shell has is none of the gateway's.
     for args in [&["models"][..], &["models", "set", "deep", "openai/gpt-6-sol"]] {

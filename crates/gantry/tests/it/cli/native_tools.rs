@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::sessions::Far;
 
 #[test]
-fn a_workspace_lasts_and_belongs_to_its_agent() {
+fn workspace_persists_and_belongs_to_its_agent() {
     let world = World::new();
     world.configure("[agents.a]\nautonomy = \"guided\"\n[agents.b]\nautonomy = \"guided\"\n");
     let call = |agent: &str, tool: &str, input: serde_json::Value| {
@@ -40,7 +40,7 @@ fn a_workspace_lasts_and_belongs_to_its_agent() {
 }
 
 #[test]
-fn the_gateways_own_machine_has_a_log() {
+fn local_node_has_a_log() {
     let world = World::new();
     world.configure("");
     let up = Gateway::start(&world);
@@ -61,7 +61,7 @@ fn the_gateways_own_machine_has_a_log() {
 }
 
 #[test]
-fn a_directory_is_removed_with_what_is_in_it_and_counted() {
+fn directory_removal_counts_its_content() {
     let world = World::new();
     world.configure("");
     for path in ["d/a", "d/b", "d/sub/deep/c", "d2", "skills/x/own.md"] {
@@ -86,7 +86,7 @@ fn a_directory_is_removed_with_what_is_in_it_and_counted() {
 }
 
 #[test]
-fn keys_of_a_bucket_are_never_shown_and_bad_storage_is_refused() {
+fn bucket_keys_are_masked_and_invalid_storage_is_rejected() {
     let world = World::new();
     world.configure(
         "[storage]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"http://127.0.0.1:9\"\naccessKeyId = \"AK-secret-id\"\nsecretAccessKey = \"SK-secret-key\"\n",

@@ -30,18 +30,18 @@ const COMMANDS: [&[&str]; 8] = [
 ];
 
 #[test]
-fn a_full_disk_is_one_error_and_a_reader_that_left_none() {
+fn full_disk_is_an_error_and_a_closed_pipe_is_not() {
     let world = World::new();
     for args in COMMANDS {
         let ran = world.command(args).stdout(full()).stderr(Stdio::piped()).output().unwrap();
-        let told = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{args:?}: {told}");
-        assert_eq!(told.matches("could not be written").count(), 1, "{args:?}: {told}");
+        let reported = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{args:?}: {reported}");
+        assert_eq!(reported.matches("could not be written").count(), 1, "{args:?}: {reported}");
         let silent = world.command(args).stdout(full()).stderr(full()).status().unwrap();
         assert_eq!(silent.code(), Some(1), "{args:?}");
         let left = world.command(args).stdout(unread()).stderr(Stdio::piped()).output().unwrap();
-        let told = String::from_utf8_lossy(&left.stderr);
-        assert!(!told.contains("panicked") && !told.contains("written"), "{args:?}: {told}");
+        let reported = String::from_utf8_lossy(&left.stderr);
+        assert!(!reported.contains("panicked") && !reported.contains("written"), "{args:?}: {reported}");
         let all_left = world.command(args).stdout(unread()).stderr(unread()).status().unwrap();
         assert_eq!(all_left.code(), left.status.code(), "{args:?}");
         assert!([Some(0), Some(4)].contains(&left.status.code()), "{args:?}: {left:?}");
@@ -51,7 +51,7 @@ fn a_full_disk_is_one_error_and_a_reader_that_left_none() {
 }
 
 #[test]
-fn a_node_goes_on_when_its_lines_cannot_be_printed() {
+fn node_keeps_running_when_it_cannot_print() {
     let world = World::new();
     for stderr in [full(), unread()] {
         let args = ["node", "--gateway", "http://127.0.0.1:3", "--id", "zz"];
@@ -70,7 +70,7 @@ fn a_node_goes_on_when_its_lines_cannot_be_printed() {
 }
 
 #[test]
-fn a_gateway_goes_on_when_it_cannot_say_where_it_is() {
+fn gateway_keeps_running_when_it_cannot_print() {
     let world = World::new();
     // Something to warn of, too.
     world.configure("[mcpServers.gone]\ncommand = \"/does/not/exist\"\n");
@@ -84,15 +84,11 @@ fn a_gateway_goes_on_when_it_cannot_say_where_it_is() {
     });
     assert!(Command::new("kill").arg(up.id().to_string()).status().unwrap().success());
     eventually("it stops", Duration::from_secs(20), || up.child.try_wait().unwrap().is_some());
-    assert_eq!(
-        up.child.wait().unwrap().code(),
-        Some(1),
-        "what it said was lost, and that is told in the end"
-    );
+    assert_eq!(up.child.wait().unwrap().code(), Some(1), "the lost output is reported by the exit code");
 }
 
 #[test]
-fn a_log_is_followed_only_while_somebody_reads() {
+fn log_follow_ends_with_its_reader() {
     let world = World::new();
     let args = ["node", "--gateway", "http://127.0.0.1:3", "--id", "zz"];
     let mut command = world.command(&args);

@@ -19,7 +19,7 @@ fn shown(world: &World, args: &str) -> String {
 }
 
 #[test]
-fn an_error_is_shown_once_and_in_words() {
+fn error_is_printed_once_as_text() {
     let world = World::new();
     let up = Gateway::start(&world);
     for (args, words) in [
@@ -44,7 +44,7 @@ fn an_error_is_shown_once_and_in_words() {
 }
 
 #[test]
-fn long_lines_break_between_words() {
+fn long_lines_wrap_between_words() {
     let world = World::new();
     let mut terminal = Terminal::open_sized(&world, 80, "tools --local Bash");
     terminal.sees("--json prints the whole schemas");

@@ -16,7 +16,7 @@ fn doctor_line(world: &World, name: &str, variables: &[(&str, &str)]) -> (String
 }
 
 #[test]
-fn providers_come_from_the_environment_and_the_configuration_and_doctor_names_them() {
+fn doctor_names_search_providers_from_environment_and_config() {
     let world = World::new();
     assert!(!has_research(&world, &[]));
     let (health, text) = doctor_line(&world, "web search", &[]);
@@ -32,7 +32,7 @@ fn providers_come_from_the_environment_and_the_configuration_and_doctor_names_th
 }
 
 #[test]
-fn keys_are_never_shown() {
+fn provider_keys_are_never_printed() {
     let world = World::new();
     world.configure("[web.search]\ntavilyKey = \"tvly-from-the-file\"\nbraveKey = \"brave-from-the-file\"\norder = [\"tavily\"]\n");
     let shown = world.run(&["config", "show"]);
@@ -46,7 +46,7 @@ fn keys_are_never_shown() {
 }
 
 #[test]
-fn a_network_policy_that_nobody_knows_denies_and_is_told() {
+fn unknown_network_policy_denies_and_warns() {
     let world = World::new();
     world.configure(
         "[agents.typo]\nautonomy = \"autonomous\"\nisolation = { networkPolicy = \"alow-all\" }\n\
@@ -54,7 +54,7 @@ fn a_network_policy_that_nobody_knows_denies_and_is_told() {
          [agents.list]\nautonomy = \"autonomous\"\nisolation = { networkPolicy = \"allow-list\", allowedHosts = [\"*.example.org\"] }\n\
          [agents.open]\nautonomy = \"autonomous\"\n[web]\nallowedHosts = [\"127.0.0.1\"]\n",
     );
-    let told =
+    let reported =
         "agents.typo.isolation.networkPolicy is \"alow-all\", which is not allow-all, allow-list or deny-all";
     let socket = r#"{"command": "python3 -c 'import socket; socket.socket()'"}"#;
     for (agent, code) in [("typo", 1), ("none", 1), ("list", 1), ("open", 0)] {
@@ -62,7 +62,7 @@ fn a_network_policy_that_nobody_knows_denies_and_is_told() {
             let ran = world.run(&["call", tool, socket, "--agent", agent]);
             let denied = ran.stdout.contains("PermissionError");
             assert_eq!(denied, code == 1, "{agent} {tool}: {} {}", ran.stdout, ran.stderr);
-            assert!(ran.stderr.contains(told), "{}", ran.stderr);
+            assert!(ran.stderr.contains(reported), "{}", ran.stderr);
         }
     }
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -76,7 +76,7 @@ fn a_network_policy_that_nobody_knows_denies_and_is_told() {
         assert!(listener.accept().is_err(), "{agent}: nobody connects");
     }
     let (health, text) = doctor_line(&world, "network", &[]);
-    assert!(health == "warning" && text.starts_with(told), "{text}");
+    assert!(health == "warning" && text.starts_with(reported), "{text}");
     let set = world.run(&["config", "set", "agents.open.isolation.networkPolicy", "open"]);
     assert!(
         set.code == 2 && set.stderr.contains("is not allow-all, allow-list or deny-all"),

@@ -56,7 +56,7 @@ fn calls_survive_cuts_and_run_once() {
 }
 
 #[test]
-fn a_half_open_connection_is_noticed_by_its_silence() {
+fn half_open_connection_is_detected_by_timeout() {
     let fleet = Fleet::start();
     let (_machine, proxy) = behind_a_cable(&fleet);
     let socket = Socket::connect(fleet.address, &fleet.token);

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 #[test]
-fn a_call_under_way_is_answered_before_the_end() {
+fn stopping_gateway_answers_running_calls() {
     let world = World::new();
     let mut up = Gateway::start(&world);
     let mut calling = up.connection();
@@ -33,7 +33,7 @@ fn a_call_under_way_is_answered_before_the_end() {
 }
 
 #[test]
-fn a_call_that_takes_longer_than_the_limit_is_ended_and_answered() {
+fn stopping_gateway_ends_calls_that_exceed_the_drain_limit() {
     let world = World::new();
     let mut up = Gateway::start_with(&world, "up", &["--set", "gateway.drainSeconds=1"]);
     let token = up.add_node(&world, "box", &[]);
@@ -70,7 +70,7 @@ fn a_call_that_takes_longer_than_the_limit_is_ended_and_answered() {
 }
 
 #[test]
-fn a_gateway_that_stops_takes_nothing_new() {
+fn stopping_gateway_rejects_new_work() {
     let world = World::new();
     let mut up = Gateway::start(&world);
     let mut calling = up.connection();
@@ -90,7 +90,7 @@ fn a_gateway_that_stops_takes_nothing_new() {
 }
 
 #[test]
-fn a_second_start_names_the_first() {
+fn second_start_reports_the_running_gateway() {
     let world = World::new();
     let up = Gateway::start(&world);
     let second = world.run(&["up", "--listen", "127.0.0.1:0"]);
@@ -104,7 +104,7 @@ fn a_second_start_names_the_first() {
 }
 
 #[test]
-fn a_gateway_alone_has_no_machine() {
+fn serve_has_no_local_node() {
     let world = World::new();
     let up = Gateway::start_with(&world, "serve", &[]);
     let tools = up.get("/v1/tools").json();

@@ -41,7 +41,7 @@ fn check_counted(fleet: &Fleet, node: &str, session: &str, round: usize) {
 }
 
 #[test]
-fn a_killed_node_loses_nothing_that_was_acknowledged() {
+fn killed_node_keeps_acknowledged_results() {
     let mut random = Random::new();
     let fleet = Fleet::start();
     let mut machine = fleet.join("box");
@@ -62,8 +62,8 @@ fn a_killed_node_loses_nothing_that_was_acknowledged() {
         });
         let restarted = Instant::now();
         for failure in load.finish(&socket) {
-            let told = ["restarted during the call", "offline", "lost during the call"];
-            assert!(told.iter().any(|words| failure.contains(words)), "round {round}: {failure}");
+            let reported = ["restarted during the call", "offline", "lost during the call"];
+            assert!(reported.iter().any(|words| failure.contains(words)), "round {round}: {failure}");
         }
         // Those in flight fail at once when the node is back, not at their deadline.
         slowest = slowest.max(restarted.elapsed());
@@ -82,7 +82,7 @@ fn a_killed_node_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_killed_gateway_comes_back_with_all_it_acknowledged() {
+fn killed_gateway_keeps_acknowledged_results() {
     let mut random = Random::new();
     let mut fleet = Fleet::start();
     let machine = fleet.join("box");

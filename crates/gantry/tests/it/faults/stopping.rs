@@ -11,7 +11,7 @@ use super::load::Load;
 const LARGE: &str = "sleep 0.5; head -c 60000 /dev/zero | tr '\\0' x";
 
 #[test]
-fn a_stopping_gateway_answers_what_was_begun() {
+fn stopping_gateway_answers_started_calls_once() {
     let mut random = Random::new();
     for _ in 0..3 {
         let mut fleet = Fleet::start();
@@ -49,7 +49,7 @@ fn a_stopping_gateway_answers_what_was_begun() {
 }
 
 #[test]
-fn a_stopping_node_answers_what_was_begun() {
+fn stopping_node_answers_started_calls_once() {
     let mut random = Random::new();
     let fleet = Fleet::start();
     let mut machine = fleet.join("box");

@@ -6,7 +6,7 @@ use gantry_testkit::{Fleet, Proxy, SOON, eventually};
 use serde_json::json;
 
 #[test]
-fn a_revoked_node_is_out_within_a_second_also_in_the_middle_of_a_call() {
+fn revoked_node_disconnects_within_a_second_during_a_call() {
     let fleet = Fleet::start();
     let machine = fleet.join("box");
     std::thread::scope(|scope| {
@@ -41,7 +41,7 @@ fn node_log(machine: &gantry_testkit::Machine) -> String {
 }
 
 #[test]
-fn a_second_process_with_the_same_token_replaces_the_first_which_does_not_fight() {
+fn second_process_replaces_the_first_which_stays_disconnected() {
     let fleet = Fleet::start();
     let first = fleet.join("box");
     first.world.write("which", "first");
@@ -60,7 +60,7 @@ fn a_second_process_with_the_same_token_replaces_the_first_which_does_not_fight(
 }
 
 #[test]
-fn a_node_that_lost_its_gateway_is_back_within_the_bound_of_its_pace() {
+fn node_reconnects_within_its_backoff_limit() {
     let fleet = Fleet::start();
     let proxy = Proxy::to(fleet.address);
     let mut machine = fleet.add("box", &[]);

@@ -19,7 +19,7 @@ fn keyed(up: &Gateway, key: &str, input: &Value) -> gantry_testkit::Response {
 }
 
 #[test]
-fn a_retry_gets_the_first_answer_also_after_a_restart() {
+fn retry_returns_first_answer_even_after_restart() {
     let world = World::new();
     let up = Gateway::start(&world);
     let input = counting("date +%N");
@@ -28,9 +28,9 @@ fn a_retry_gets_the_first_answer_also_after_a_restart() {
     let again = keyed(&up, "k1", &input);
     assert_eq!((again.status, again.text()), (200, first.text()));
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
-    for told in ["content-type", "gantry-call-id", "gantry-tool"] {
-        assert!(first.header(told).is_some_and(|value| !value.is_empty()), "{told}");
-        assert_eq!(again.header(told), first.header(told), "{told}");
+    for reported in ["content-type", "gantry-call-id", "gantry-tool"] {
+        assert!(first.header(reported).is_some_and(|value| !value.is_empty()), "{reported}");
+        assert_eq!(again.header(reported), first.header(reported), "{reported}");
     }
     assert_eq!(count(&world), 1);
     let other = keyed(&up, "k1", &counting("true"));
@@ -57,7 +57,7 @@ fn a_retry_gets_the_first_answer_also_after_a_restart() {
 }
 
 #[test]
-fn two_at_once_run_once() {
+fn concurrent_requests_with_one_key_run_once() {
     let world = World::new();
     let up = Gateway::start(&world);
     let input = counting("sleep 1");
@@ -72,7 +72,7 @@ fn two_at_once_run_once() {
 }
 
 #[test]
-fn a_caller_that_leaves_can_fetch_the_answer_later() {
+fn disconnected_caller_fetches_the_answer_later() {
     let world = World::new();
     let up = Gateway::start(&world);
     let input = counting("sleep 0.5; echo done");
@@ -87,7 +87,7 @@ fn a_caller_that_leaves_can_fetch_the_answer_later() {
 }
 
 #[test]
-fn a_request_cut_off_by_a_crash_is_told_and_not_repeated() {
+fn request_interrupted_by_crash_is_reported_and_not_repeated() {
     let world = World::new();
     let up = Gateway::start(&world);
     let input = counting("sleep 30");
@@ -97,14 +97,14 @@ fn a_request_cut_off_by_a_crash_is_told_and_not_repeated() {
     eventually("the command runs", Duration::from_secs(5), || count(&world) == 1);
     up.kill();
     let up = Gateway::start(&world);
-    let told = keyed(&up, "k", &input);
-    assert_eq!((told.status, told.code().as_str()), (409, "interrupted"));
+    let reported = keyed(&up, "k", &input);
+    assert_eq!((reported.status, reported.code().as_str()), (409, "interrupted"));
     assert_eq!(count(&world), 1);
 }
 
 /// What was turned away before it could do anything may be tried again under the same key.
 #[test]
-fn a_request_that_never_began_does_not_use_its_key_up() {
+fn rejected_request_does_not_use_up_its_key() {
     let world = World::new();
     let up = Gateway::start(&world);
     let id = "later";
@@ -125,7 +125,7 @@ fn a_request_that_never_began_does_not_use_its_key_up() {
 }
 
 #[test]
-fn another_workspace_is_another_request_and_a_header_is_given_once() {
+fn workspace_is_part_of_the_request_and_duplicate_headers_are_rejected() {
     let world = World::new();
     let up = Gateway::start(&world);
     let other = world.workspace().join("other");
@@ -151,7 +151,7 @@ fn another_workspace_is_another_request_and_a_header_is_given_once() {
 }
 
 #[tokio::test]
-async fn what_is_past_its_time_is_removed_by_a_gateway_that_runs() {
+async fn expired_keys_are_removed_while_the_gateway_runs() {
     use gantry_store::{DataDir, Database};
     let world = World::new();
     let database = Database::open(&DataDir::new(world.data())).await.unwrap();

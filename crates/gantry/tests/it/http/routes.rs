@@ -18,7 +18,7 @@ reason = "not today"
 "#;
 
 #[test]
-fn every_route_answers_and_only_health_without_a_token() {
+fn every_route_except_health_requires_a_token() {
     let world = World::new();
     let up = Gateway::start(&world);
     let health = up.ask("GET", "/health", &[("Authorization", "")], b"");
@@ -54,7 +54,7 @@ fn every_route_answers_and_only_health_without_a_token() {
 }
 
 #[test]
-fn the_status_tells_what_happened() {
+fn outcomes_map_to_http_statuses() {
     let world = World::new();
     world.configure(AGENTS);
     world.write("a.txt", "one\n");
@@ -76,7 +76,7 @@ fn the_status_tells_what_happened() {
     assert_eq!((not_json.status, not_json.code().as_str()), (400, "invalid_input"));
     let unknown = up.call("Raed", &json!({}));
     assert_eq!((unknown.status, unknown.code().as_str()), (404, "unknown_tool"));
-    assert!(unknown.text().contains("Read"), "the nearest names are told: {}", unknown.text());
+    assert!(unknown.text().contains("Read"), "the nearest names are missing: {}", unknown.text());
     assert_eq!(up.ask("POST", "/v1/tools/Raed", &[], b"{not json").status, 404);
     let denied = up.call("write", &json!({"path": "x", "data": "y"}));
     assert_eq!((denied.status, denied.code().as_str()), (403, "denied"));
@@ -90,11 +90,15 @@ fn the_status_tells_what_happened() {
     assert_eq!((odd.status, odd.code().as_str()), (400, "bad_params"));
     up.add_node(&world, "away", &[]);
     let away = up.call("away__Read", &json!({}));
-    assert_eq!((away.status, away.code().as_str()), (503, "unavailable"), "it never told its tools");
+    assert_eq!(
+        (away.status, away.code().as_str()),
+        (503, "unavailable"),
+        "the node never reported its tools"
+    );
 }
 
 #[test]
-fn no_body_is_an_empty_object() {
+fn empty_body_counts_as_empty_object() {
     let world = World::new();
     let up = Gateway::start(&world);
     for body in ["", "  \n", "{}"] {
@@ -104,7 +108,7 @@ fn no_body_is_an_empty_object() {
 }
 
 #[test]
-fn text_results_are_text() {
+fn text_results_have_a_text_content_type() {
     let world = World::new();
     let path = world.write("a.txt", "no final newline");
     let up = Gateway::start(&world);
@@ -117,7 +121,7 @@ fn text_results_are_text() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused_before_it_is_read() {
+fn oversized_body_is_rejected_before_it_is_read() {
     let world = World::new();
     let up = Gateway::start(&world);
     let mut connection = up.connection();
@@ -141,7 +145,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn connections_are_kept_and_requests_may_be_queued() {
+fn connections_are_kept_alive_and_requests_are_pipelined() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let up = Gateway::start(&world);
@@ -162,7 +166,7 @@ fn connections_are_kept_and_requests_may_be_queued() {
 }
 
 #[test]
-fn malformed_requests_are_refused_or_hung_up_on_at_once() {
+fn malformed_requests_are_rejected_at_once() {
     let world = World::new();
     let up = Gateway::start(&world);
     let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(100_000));
@@ -218,7 +222,7 @@ fn malformed_requests_are_refused_or_hung_up_on_at_once() {
 }
 
 #[test]
-fn a_body_is_whole_or_in_chunks_and_nothing_else() {
+fn body_needs_one_length_or_chunked_encoding() {
     let world = World::new();
     let up = Gateway::start(&world);
     let chunked = b"2\r\n{}\r\n0\r\n\r\n";
@@ -254,7 +258,7 @@ fn a_body_is_whole_or_in_chunks_and_nothing_else() {
 }
 
 #[test]
-fn only_a_whole_handshake_becomes_a_websocket() {
+fn incomplete_websocket_handshake_is_rejected() {
     let world = World::new();
     let up = Gateway::start(&world);
     let ask = |method: &str, key: &str, more: &[(&str, &str)]| {
@@ -280,7 +284,7 @@ fn only_a_whole_handshake_becomes_a_websocket() {
 }
 
 #[test]
-fn a_head_that_does_not_come_is_not_waited_for() {
+fn slow_request_head_times_out() {
     let world = World::new();
     let up = Gateway::start(&world);
     let mut silent = up.connection();
@@ -296,7 +300,7 @@ fn a_head_that_does_not_come_is_not_waited_for() {
 }
 
 #[test]
-fn a_body_that_does_not_come_is_not_waited_for() {
+fn slow_request_body_times_out() {
     let world = World::new();
     let up = Gateway::start(&world);
     let mut connection = up.connection();
@@ -314,7 +318,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[test]
-fn kept_results_are_read_by_range() {
+fn stored_results_are_read_by_range() {
     let world = World::new();
     let up = Gateway::start(&world);
     let results = KeptResults::new(gantry_store::DataDir::new(world.data()).results());
@@ -343,7 +347,7 @@ fn kept_results_are_read_by_range() {
 
 /// However it arrives: all at once, or in pieces.
 #[test]
-fn a_head_of_32_kb_is_taken_and_a_longer_one_is_not() {
+fn request_head_is_limited_to_32_kb() {
     let world = World::new();
     let up = Gateway::start(&world);
     let head = |bytes: usize| {

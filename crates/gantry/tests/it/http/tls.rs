@@ -37,7 +37,7 @@ fn certificate_for(world: &World, names: &str) -> (String, String) {
 }
 
 #[test]
-fn a_gateway_with_a_certificate_speaks_tls_only() {
+fn gateway_with_certificate_accepts_tls_only() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let (cert, key) = certificate(&world);
@@ -66,11 +66,11 @@ fn a_gateway_with_a_certificate_speaks_tls_only() {
     assert_eq!(world.run(&fetch).code, 1, "and without it nobody does");
     let bad = world.write("bad.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
     let bad = bad.to_str().unwrap();
-    for told in
+    for reported in
         [world.run_with(&fetch, &[("GANTRY_TLS_CA", bad)]), as_client(&call, &[("GANTRY_TLS_CA", bad)])]
     {
         let reason = format!("{bad}: a certificate in it is incomplete");
-        assert!(told.code != 0 && told.stdout.contains(&reason), "{told:?}");
+        assert!(reported.code != 0 && reported.stdout.contains(&reason), "{reported:?}");
     }
     let curl = Command::new("curl")
         .args(["-s", "--cacert", &cert, "-H", &format!("Authorization: Bearer {}", up.token)])
@@ -84,12 +84,12 @@ fn a_gateway_with_a_certificate_speaks_tls_only() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_told() {
+fn unusable_certificate_is_reported() {
     let world = World::new();
     let (cert, key) = certificate(&world);
     let nothing = world.write("nothing.pem", "hello").to_str().unwrap().to_owned();
     let half = world.write("half.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n").to_str().unwrap().to_owned();
-    for (cert, key, code, told) in [
+    for (cert, key, code, reported) in [
         ("missing.pem", key.as_str(), 2, "cannot read missing.pem".to_owned()),
         (&cert, &cert, 1, format!("cannot use {cert}: there is no private key in it")),
         (&nothing, &key, 1, format!("cannot use {nothing}: there is no certificate in it")),
@@ -98,13 +98,13 @@ fn a_certificate_that_cannot_be_used_is_told() {
     ] {
         let ran = world.run(&["up", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key]);
         assert_eq!(ran.code, code, "{} {}", ran.stdout, ran.stderr);
-        assert!(ran.stderr.contains(&told), "{told}: {}", ran.stderr);
+        assert!(ran.stderr.contains(&reported), "{reported}: {}", ran.stderr);
     }
     assert_eq!(world.run(&["up", "--tls-cert", &cert]).code, 2);
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_once() {
+fn address_in_use_is_reported_once() {
     let world = World::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -116,7 +116,7 @@ fn an_address_that_is_taken_is_told_once() {
 
 /// The certificate is for the public name: commands on the gateway's own machine know it by what it wrote down.
 #[test]
-fn the_gateways_own_machine_needs_no_name_in_the_certificate() {
+fn local_commands_work_without_loopback_name_in_certificate() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let (cert, key) = certificate_for(&world, "DNS:gantry.example");
@@ -141,7 +141,7 @@ fn the_gateways_own_machine_needs_no_name_in_the_certificate() {
 }
 
 #[test]
-fn a_node_believes_the_authority_of_the_environment() {
+fn node_trusts_the_ca_from_the_environment() {
     let world = World::new();
     let (cert, key) = certificate(&world);
     let up = Gateway::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
@@ -166,7 +166,7 @@ fn a_node_believes_the_authority_of_the_environment() {
 }
 
 #[test]
-fn an_expired_certificate_is_told_at_the_start_with_its_file() {
+fn expired_certificate_is_reported_at_start_with_its_file() {
     let world = World::new();
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -185,7 +185,7 @@ fn an_expired_certificate_is_told_at_the_start_with_its_file() {
 }
 
 #[test]
-fn one_who_mixes_up_http_and_https_is_told_which_to_use() {
+fn wrong_scheme_error_names_the_right_one() {
     let world = World::new();
     let (cert, key) = certificate(&world);
     let secure = Gateway::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
@@ -195,8 +195,8 @@ fn one_who_mixes_up_http_and_https_is_told_which_to_use() {
     for (up, from, to) in [(&secure, "https", "http"), (&plain, "http", "https")] {
         let url = up.url.replacen(from, to, 1);
         let variables = [("GANTRY_GATEWAY", url.as_str()), ("GANTRY_TOKEN", up.token.as_str())];
-        let told = client.run_with(&["nodes", "list"], &variables);
-        assert_eq!(told.code, 4, "{told:?}");
-        assert!(told.stderr.contains(&format!("use {from}:// ")), "{}", told.stderr);
+        let reported = client.run_with(&["nodes", "list"], &variables);
+        assert_eq!(reported.code, 4, "{reported:?}");
+        assert!(reported.stderr.contains(&format!("use {from}:// ")), "{}", reported.stderr);
     }
 }

@@ -13,7 +13,7 @@ const CLIENTS: usize = 8;
 const SESSIONS: usize = 7_000;
 
 #[test]
-fn abandoned_sessions_give_their_memory_back() {
+fn abandoned_sessions_are_freed() {
     let world = World::new();
     world.configure("[gateway]\nmcpIdleSeconds = 1\n");
     let up = Gateway::start(&world);
@@ -48,7 +48,7 @@ fn abandoned_sessions_give_their_memory_back() {
 
 /// The newest revision has no sessions, but a client may still open one under its name.
 #[test]
-fn sessions_count_whatever_revision_the_header_names() {
+fn session_limit_applies_to_every_protocol_revision() {
     let world = World::new();
     let up = Gateway::start(&world);
     let first = Session::open(&up, "/mcp", &up.token, "2025-11-25");

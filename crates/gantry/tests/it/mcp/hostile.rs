@@ -30,7 +30,7 @@ fn good_calls(up: &Gateway) -> Duration {
 }
 
 #[test]
-fn others_answer_while_a_server_misbehaves() {
+fn other_servers_answer_while_one_misbehaves() {
     let world = World::new();
     let good = [Fake::added(&world, "one"), Fake::added(&world, "two")];
     let bad = Fake::added(&world, "bad");
@@ -63,7 +63,7 @@ fn others_answer_while_a_server_misbehaves() {
 }
 
 #[test]
-fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
+fn changed_tool_stays_blocked_after_restart() {
     let world = World::new();
     let good = [Fake::added(&world, "one"), Fake::added(&world, "two")];
     let turning = Fake::new(&world, "turning");
@@ -102,7 +102,7 @@ fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
 }
 
 #[test]
-fn a_schema_that_explodes_is_left_to_its_server_and_freezes_nobody() {
+fn exponential_schema_does_not_block_the_gateway() {
     let world = World::new();
     let fake = Fake::new(&world, "boom");
     let mut defs: serde_json::Map<String, Value> = (0..14)
@@ -122,9 +122,12 @@ fn a_schema_that_explodes_is_left_to_its_server_and_freezes_nobody() {
     ]));
     let added = fake.add(&world, "good", &[]);
     assert_eq!(added.code, 0, "{added:?}");
-    for told in [added, world.run(&["mcp", "show", "boom"]), world.run(&["mcp", "test", "boom"])] {
+    for reported in [added, world.run(&["mcp", "show", "boom"]), world.run(&["mcp", "test", "boom"])] {
         for field in ["inputSchema", "outputSchema"] {
-            assert!(told.stdout.contains(&format!("its {field} is not checked here")), "{field}: {told:?}");
+            assert!(
+                reported.stdout.contains(&format!("its {field} is not checked here")),
+                "{field}: {reported:?}"
+            );
         }
     }
     let up = Gateway::start(&world);
@@ -138,7 +141,7 @@ fn a_schema_that_explodes_is_left_to_its_server_and_freezes_nobody() {
 }
 
 #[test]
-fn a_tool_that_was_unusable_for_a_while_runs_again() {
+fn tool_works_again_after_its_definition_is_fixed() {
     let world = World::new();
     let fake = Fake::new(&world, "turning");
     let good = json!({"name": "echo", "description": "says it", "inputSchema": {"type": "object"}});
@@ -156,7 +159,7 @@ fn a_tool_that_was_unusable_for_a_while_runs_again() {
 }
 
 #[test]
-fn what_is_wrong_with_a_server_is_said_and_nothing_is_hidden() {
+fn server_problems_are_reported() {
     let world = World::new();
     let ancient = Fake::new(&world, "ancient").add(&world, "ancient", &[]);
     assert_eq!(ancient.code, 4, "{ancient:?}");
@@ -181,7 +184,7 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_hidden() {
 }
 
 #[test]
-fn a_server_that_has_frozen_is_ended_and_comes_back() {
+fn frozen_server_is_killed_and_restarted() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let up = Gateway::start(&world);
@@ -199,7 +202,7 @@ fn a_server_that_has_frozen_is_ended_and_comes_back() {
 }
 
 #[test]
-fn a_server_that_keeps_failing_rests_longer_each_time() {
+fn failing_server_backs_off() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
@@ -214,7 +217,7 @@ fn a_server_that_keeps_failing_rests_longer_each_time() {
         assert_eq!(answer.status, 503, "{}", answer.text());
         assert!(answer.text().contains("cannot find the database"), "{}", answer.text());
         if answer.text().contains("is tried again in") {
-            assert!(begun.elapsed() < Duration::from_secs(1), "told at once");
+            assert!(begun.elapsed() < Duration::from_secs(1), "the error comes at once");
             refused_at_once += 1;
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -225,7 +228,7 @@ fn a_server_that_keeps_failing_rests_longer_each_time() {
 }
 
 #[test]
-fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
+fn invalid_answer_fails_only_its_own_call() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let up = Gateway::start(&world);
@@ -250,7 +253,7 @@ fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
 }
 
 #[test]
-fn one_schema_without_bottom_costs_one_tool() {
+fn deeply_nested_schema_disables_one_tool_only() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let mut deep = json!({"type": "object"});
@@ -263,15 +266,15 @@ fn one_schema_without_bottom_costs_one_tool() {
     ]));
     let added = fake.add(&world, "good", &["--json"]);
     assert_eq!(added.code, 0, "{added:?}");
-    let told: Value = serde_json::from_str(&added.stdout).unwrap();
-    assert_eq!(told["tools"], json!(["echo"]));
-    assert!(told["held"][0].to_string().contains("levels deep"), "{told}");
+    let reported: Value = serde_json::from_str(&added.stdout).unwrap();
+    assert_eq!(reported["tools"], json!(["echo"]));
+    assert!(reported["held"][0].to_string().contains("levels deep"), "{reported}");
     let ran = world.run(&["call", "fake__echo", r#"{"text": "still here"}"#]);
     assert_eq!(ran.stdout, "still here", "{ran:?}");
 }
 
 #[test]
-fn structure_that_breaks_its_promise_is_an_error_that_names_who_broke_it() {
+fn invalid_structured_content_is_reported_with_its_server() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let promised = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
@@ -298,7 +301,7 @@ fn structure_that_breaks_its_promise_is_an_error_that_names_who_broke_it() {
 }
 
 #[test]
-fn a_definition_that_is_again_as_it_was_accepted_runs_with_the_next_call() {
+fn restored_definition_is_accepted_again() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let tools = |description: &str| -> Value {
@@ -317,7 +320,7 @@ fn a_definition_that_is_again_as_it_was_accepted_runs_with_the_next_call() {
 }
 
 #[test]
-fn what_a_server_says_steers_no_terminal_and_long_names_are_told_short() {
+fn server_text_is_sanitized_and_long_names_are_shortened() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let schema =
@@ -345,7 +348,7 @@ fn what_a_server_says_steers_no_terminal_and_long_names_are_told_short() {
 }
 
 #[test]
-fn a_call_of_a_server_that_is_removed_is_told_so() {
+fn call_of_a_removed_server_reports_the_removal() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let up = Gateway::start(&world);

@@ -109,7 +109,7 @@ fn each_revision_lists_and_calls() {
 }
 
 #[test]
-fn strangers_are_refused_before_anything_is_read() {
+fn unauthorized_requests_are_rejected_before_the_body_is_read() {
     let world = World::new();
     let up = Gateway::start(&world);
     let body = initialize("2025-11-25");
@@ -135,7 +135,7 @@ fn strangers_are_refused_before_anything_is_read() {
 }
 
 #[test]
-fn a_choice_of_nothing_or_made_twice_is_told() {
+fn empty_or_duplicate_tool_choice_is_rejected() {
     let world = World::new();
     let up = Gateway::start(&world);
     for (query, why) in [
@@ -152,7 +152,7 @@ fn a_choice_of_nothing_or_made_twice_is_told() {
 }
 
 #[test]
-fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
+fn session_belongs_to_its_token_and_scope() {
     let world = World::new();
     let up = Gateway::start(&world);
     let narrow =
@@ -186,7 +186,7 @@ fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
 }
 
 #[test]
-fn a_limited_token_acts_as_its_own_agent_and_no_other() {
+fn limited_token_acts_only_as_its_own_agent() {
     let world = World::new();
     let reader = "[agents.reader]\nautonomy = \"guided\"\ntools = [\"Read\"]\n";
     world.configure(&format!("{reader}[agents.full]\nautonomy = \"guided\"\n"));
@@ -217,7 +217,7 @@ fn a_limited_token_acts_as_its_own_agent_and_no_other() {
 }
 
 #[test]
-fn revisions_that_nobody_knows_are_refused_or_answered_with_ours() {
+fn unknown_protocol_revisions_are_rejected_or_negotiated() {
     let world = World::new();
     let up = Gateway::start(&world);
     for unknown in ["1999-01-01", "2099-01-01", "nonsense", ""] {
@@ -245,7 +245,7 @@ fn revisions_that_nobody_knows_are_refused_or_answered_with_ours() {
 }
 
 #[test]
-fn a_stream_ends_when_its_token_is_revoked() {
+fn stream_ends_when_its_token_is_revoked() {
     use std::io::{Read, Write};
     let world = World::new();
     let up = Gateway::start(&world);
@@ -281,7 +281,7 @@ fn a_stream_ends_when_its_token_is_revoked() {
 }
 
 #[test]
-fn revoking_a_token_ends_what_it_began() {
+fn revoking_a_token_cancels_its_calls() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.client_token(&world, "mine", &[]);
@@ -316,7 +316,7 @@ fn revoking_a_token_ends_what_it_began() {
 }
 
 #[test]
-fn the_address_says_what_is_shown() {
+fn query_parameters_choose_the_tools() {
     let world = World::new();
     let up = Gateway::start(&world);
     let session = Session::open(&up, "/mcp?tools=Read,Grep&readOnly&namespaced", &up.token, "2025-11-25");
@@ -338,7 +338,7 @@ fn the_address_says_what_is_shown() {
 }
 
 #[test]
-fn what_is_no_message_is_told_so() {
+fn invalid_message_is_rejected() {
     let world = World::new();
     let up = Gateway::start(&world);
     for (body, id, code) in [
@@ -365,7 +365,7 @@ fn what_is_no_message_is_told_so() {
 }
 
 #[test]
-fn one_token_cannot_use_up_the_sessions_of_all() {
+fn session_limit_is_per_token() {
     let world = World::new();
     let up = Gateway::start(&world);
     let first = Session::open(&up, "/mcp", &up.token, "2025-11-25");
@@ -400,7 +400,7 @@ fn one_token_cannot_use_up_the_sessions_of_all() {
 }
 
 #[test]
-fn a_session_that_nobody_uses_ends() {
+fn idle_session_ends() {
     let world = World::new();
     world.configure("[gateway]\nmcpIdleSeconds = 2\n");
     let up = Gateway::start(&world);
@@ -415,7 +415,7 @@ fn a_session_that_nobody_uses_ends() {
 }
 
 #[test]
-fn a_scoped_token_reads_the_rest_of_its_own_results() {
+fn scoped_token_reads_its_own_stored_results() {
     let world = World::new();
     world.write("long.txt", &"a line of text\n".repeat(20_000));
     let up = Gateway::start(&world);
@@ -431,7 +431,7 @@ fn a_scoped_token_reads_the_rest_of_its_own_results() {
 }
 
 #[test]
-fn many_long_bodies_at_once_are_held_one_after_another() {
+fn concurrent_long_bodies_are_bounded_in_memory() {
     let world = World::new();
     let up = Gateway::start(&world);
     let text = "x".repeat(40 << 20);
@@ -455,7 +455,7 @@ fn many_long_bodies_at_once_are_held_one_after_another() {
 }
 
 #[test]
-fn where_tokens_are_given_out_is_told_only_when_configured() {
+fn resource_metadata_is_served_only_when_configured() {
     let world = World::new();
     let up = Gateway::start(&world);
     assert_eq!(
@@ -467,9 +467,9 @@ fn where_tokens_are_given_out_is_told_only_when_configured() {
         "[gateway]\npublicUrl = \"https://gantry.example.com\"\n[gateway.oauth]\nauthorizationServers = [\"https://login.example.com\"]\n",
     );
     let up = Gateway::start(&world);
-    let told = up.ask("GET", "/.well-known/oauth-protected-resource", &[("Authorization", "")], b"");
+    let reported = up.ask("GET", "/.well-known/oauth-protected-resource", &[("Authorization", "")], b"");
     assert_eq!(
-        told.json(),
+        reported.json(),
         json!({
             "resource": "https://gantry.example.com/mcp",
             "resource_name": "Gantry",

@@ -30,7 +30,7 @@ fn check_all(world: &World, server: &str, offered: &[String], calls: &[(&str, Va
 }
 
 #[test]
-fn every_tool_of_server_everything() {
+fn every_tool_of_server_everything_works() {
     let world = World::new();
     let script = "@modelcontextprotocol/server-everything/dist/index.js";
     let offered = add(&world, "every", script, &["stdio"]);
@@ -69,7 +69,7 @@ fn every_tool_of_server_everything() {
 }
 
 #[test]
-fn every_tool_of_server_filesystem() {
+fn every_tool_of_server_filesystem_works() {
     let world = World::new();
     let file = world.write("files/a.txt", "one\ntwo\n");
     let folder = file.parent().unwrap().to_str().unwrap().to_owned();

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Client, DEFAULT_TOOLS};
 
 #[test]
-fn a_gateways_tools_are_offered_and_judged_as_an_mcp_clients() {
+fn gateway_tools_are_offered_under_the_mcp_clients_policy() {
     let world = World::new();
     world.write("a.txt", "by way of the gateway\n");
     let up = Gateway::start(&world);
@@ -34,7 +34,7 @@ fn a_gateways_tools_are_offered_and_judged_as_an_mcp_clients() {
 }
 
 #[test]
-fn a_node_that_comes_is_told_of_and_can_be_chosen() {
+fn joining_node_updates_the_tool_list() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -55,7 +55,7 @@ fn a_node_that_comes_is_told_of_and_can_be_chosen() {
 }
 
 #[test]
-fn a_gateway_that_was_away_is_found_again() {
+fn restarted_gateway_is_reconnected() {
     let world = World::new();
     let up = Gateway::start(&world);
     let port = up.address.port().to_string();

@@ -6,7 +6,7 @@ use gantry_testkit::{Fleet, SOON, eventually, with_mounts};
 use serde_json::json;
 
 #[test]
-fn malformed_addresses_and_names_are_refused_before_anything_starts() {
+fn malformed_addresses_and_names_are_rejected_before_start() {
     let fleet = Fleet::start();
     let machine = fleet.add("box", &[]);
     let url = format!("http://{}", fleet.address);
@@ -46,7 +46,7 @@ fn malformed_addresses_and_names_are_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_full_disk_on_a_node_is_told_and_nothing_is_half_written() {
+fn full_disk_on_a_node_is_reported_without_partial_files() {
     let fleet = Fleet::start();
     let mut machine = fleet.add("box", &[]);
     let workspace = machine.world.workspace();
@@ -86,7 +86,7 @@ fn a_full_disk_on_a_node_is_told_and_nothing_is_half_written() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told() {
+fn unwritable_folder_is_reported() {
     let fleet = Fleet::start();
     let mut machine = fleet.add("box", &[]);
     let folder = machine.world.workspace().join("sealed");
@@ -114,7 +114,7 @@ fn a_folder_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn a_gateway_whose_disk_is_full_refuses_what_it_cannot_record_and_goes_on_serving() {
+fn gateway_with_full_disk_rejects_unauditable_calls_and_keeps_serving() {
     let fleet = Fleet::start_with(|world| {
         std::fs::create_dir_all(world.data()).unwrap();
         Some(format!("mount -t tmpfs -o size=16m tmpfs '{}'", world.data().display()))
@@ -153,7 +153,7 @@ fn fill(path: &Path) {
 }
 
 #[test]
-fn a_gateway_that_cannot_write_its_directory_says_so_and_does_not_start() {
+fn gateway_with_unwritable_data_directory_fails_to_start() {
     let world = gantry_testkit::World::new();
     std::fs::create_dir_all(world.data()).unwrap();
     let data = world.data().display().to_string();

@@ -78,7 +78,7 @@ fn runs(words: &str) -> bool {
 }
 
 #[test]
-fn a_machine_joins_and_its_tools_work_as_if_they_were_here() {
+fn joined_node_runs_tools_like_local_ones() {
     let joined = Joined::new();
     joined.machine.write("a.txt", "one\ntwo\n");
     let node = joined.node(&[]);
@@ -99,7 +99,7 @@ fn a_machine_joins_and_its_tools_work_as_if_they_were_here() {
 }
 
 #[test]
-fn a_log_shows_what_others_typed_to_the_operator_alone() {
+fn node_log_with_inputs_is_shown_to_the_operator_only() {
     let joined = Joined::new();
     let _node = joined.node(&[]);
     let token = |name: &str, more: &[&str]| -> String {
@@ -127,7 +127,7 @@ fn a_log_shows_what_others_typed_to_the_operator_alone() {
 }
 
 #[test]
-fn a_deadline_reaches_the_process_on_the_other_machine() {
+fn deadline_ends_the_process_on_the_node() {
     let joined = Joined::new();
     let _node = joined.node(&[]);
     let input = json!({"command": "sleep 4711.25"}).to_string();
@@ -144,7 +144,7 @@ fn a_deadline_reaches_the_process_on_the_other_machine() {
 }
 
 #[test]
-fn background_processes_outlive_the_node_and_their_end_is_told() {
+fn background_processes_outlive_the_node_and_their_exit_is_reported() {
     let joined = Joined::new();
     let mut node = joined.node(&[]);
     let command = "echo begun; sleep 1.125; echo over; exit 3";
@@ -170,7 +170,7 @@ fn background_processes_outlive_the_node_and_their_end_is_told() {
 }
 
 #[test]
-fn what_a_stopped_gateway_left_running_is_ended_and_counted() {
+fn stop_kill_ends_and_counts_processes_of_a_stopped_gateway() {
     let world = World::new();
     assert_eq!(world.run(&["node", "stop", "--kill"]).code, 2, "there is nothing here");
     let stop: [&[&str]; 2] = [&["node", "stop", "--kill"], &["node", "stop", "--kill", "--id", "local"]];
@@ -195,7 +195,7 @@ fn what_a_stopped_gateway_left_running_is_ended_and_counted() {
 
 /// A node's own are ended by its name, and what the gateway left is not passed over in silence.
 #[test]
-fn who_ends_a_nodes_commands_hears_of_those_a_gateway_left() {
+fn node_stop_reports_processes_of_a_local_gateway() {
     let world = World::new();
     let (mut gateway, _) = up(&world);
     std::fs::create_dir_all(world.data().join("nodes/laptop")).unwrap();
@@ -210,7 +210,7 @@ fn who_ends_a_nodes_commands_hears_of_those_a_gateway_left() {
 }
 
 #[test]
-fn of_a_node_that_is_not_known_here_nothing_is_told() {
+fn unknown_node_id_is_a_usage_error() {
     let world = World::new();
     std::fs::create_dir_all(world.data().join("nodes/laptop")).unwrap();
     for args in [&["node", "status", "--id", "nope"][..], &["node", "stop", "--kill", "--id", "nope"]] {
@@ -224,7 +224,7 @@ fn of_a_node_that_is_not_known_here_nothing_is_told() {
 }
 
 #[test]
-fn a_limited_node_offers_and_runs_nothing_else() {
+fn limited_node_offers_and_runs_only_its_tools() {
     let joined = Joined::new();
     joined.machine.write("a.txt", "one\n");
     std::fs::write(joined.machine.folder.path().join("outside.txt"), "secret\n").unwrap();
@@ -239,7 +239,7 @@ fn a_limited_node_offers_and_runs_nothing_else() {
 }
 
 #[test]
-fn a_node_without_a_gateway_waits_and_stops_at_once() {
+fn unconnected_node_retries_and_stops_at_once() {
     let world = World::new();
     let mut node = Process::spawn(
         &mut quiet(world.command(&["node", "--gateway", "http://127.0.0.1:1", "--id", "alone"]))
@@ -256,14 +256,18 @@ fn a_node_without_a_gateway_waits_and_stops_at_once() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_is_started() {
+fn invalid_arguments_are_reported_before_start() {
     let world = World::new();
     let token = world.write("token", "gtn_secret");
     std::fs::set_permissions(&token, PermissionsExt::from_mode(0o644)).unwrap();
-    let check = |args: &[&str], told: &str| {
+    let check = |args: &[&str], reported: &str| {
         let ran = world.run(args);
         assert_eq!(ran.code, 2, "{args:?}: {}", ran.stderr);
-        assert!(ran.stderr.contains(told) && !ran.stderr.contains("gtn_secret"), "{args:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(reported) && !ran.stderr.contains("gtn_secret"),
+            "{args:?}: {}",
+            ran.stderr
+        );
     };
     let file = token.to_str().unwrap();
     let good = "http://127.0.0.1:1";
@@ -287,7 +291,7 @@ fn mistakes_are_told_before_anything_is_started() {
 }
 
 #[test]
-fn a_service_file_has_no_token_and_keeps_background_processes() {
+fn service_file_has_no_token_and_keeps_background_processes() {
     let world = World::new();
     let token = world.write("token", "gtn_secret");
     std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
@@ -302,7 +306,7 @@ fn a_service_file_has_no_token_and_keeps_background_processes() {
 }
 
 #[test]
-fn parts_that_nobody_wrote_to_for_a_week_go_also_without_any_gateway() {
+fn week_old_part_files_are_removed_without_a_gateway() {
     let world = World::new();
     let part = |transfer: &str, age: &str| {
         let part = world.write(&format!(".gantry-{transfer}.part"), "some bytes");
@@ -337,8 +341,8 @@ fn manager_failing_at(world: &World, word: &str) -> String {
 }
 
 #[test]
-fn a_service_is_installed_whole_or_not_at_all() {
-    for (fails_at, told) in [
+fn failed_service_install_is_rolled_back() {
+    for (fails_at, reported) in [
         ("show-environment", "there is no systemd session of this user here (it is broken)"),
         ("daemon-reload", "the service could not be started, and is not installed"),
         ("enable", "`systemctl --user enable gantry-node-a.service` failed: it is broken"),
@@ -355,7 +359,7 @@ fn a_service_is_installed_whole_or_not_at_all() {
             run(&["node", "install", "--gateway", "http://127.0.0.1:1", "--id", "a", "--token-file", file]);
         let unit = world.folder.path().join(".config/systemd/user/gantry-node-a.service");
         let asked = std::fs::read_to_string(world.folder.path().join("asked")).unwrap();
-        if told.is_empty() {
+        if reported.is_empty() {
             assert_eq!(ran.code, 0, "{}", ran.stderr);
             let said = std::fs::read_to_string(&unit).unwrap();
             assert!(said.contains("RestartPreventExitStatus=5\n"), "{said}");
@@ -363,7 +367,7 @@ fn a_service_is_installed_whole_or_not_at_all() {
             assert!(run(&["node", "status"]).stdout.contains("installed"));
             assert_eq!(run(&["node", "uninstall"]).code, 0);
         } else {
-            assert!(ran.code == 1 && ran.stderr.contains(told), "{fails_at}: {}", ran.stderr);
+            assert!(ran.code == 1 && ran.stderr.contains(reported), "{fails_at}: {}", ran.stderr);
             let undone = asked.contains("disable --now gantry-node-a.service");
             assert_eq!(undone, fails_at != "show-environment", "{asked}");
         }
@@ -372,7 +376,7 @@ fn a_service_is_installed_whole_or_not_at_all() {
 }
 
 #[test]
-fn systemd_takes_the_unit() {
+fn systemd_accepts_the_unit() {
     let world = World::new();
     let token = world.write("token with spaces", "gtn_secret");
     std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
@@ -391,7 +395,7 @@ fn systemd_takes_the_unit() {
 }
 
 #[test]
-fn a_second_process_takes_the_place_and_the_first_says_so() {
+fn second_process_replaces_the_first_which_reports_it() {
     let joined = Joined::new();
     let said = joined.machine.folder.path().join("said");
     let mut first = joined.machine.command(&joined.args(&[]));
@@ -402,12 +406,12 @@ fn a_second_process_takes_the_place_and_the_first_says_so() {
     other.write("a.txt", "the other machine\n");
     let second = Process::spawn(&mut quiet(other.command(&joined.args(&[]))));
     eventually("the second is connected", SOON, || other.run(&["node", "status"]).code == 0);
-    let told = "another process with this node's id and token has taken its place";
-    eventually("the first says so", SOON, || std::fs::read_to_string(&said).unwrap().contains(told));
+    let reported = "another process with this node's id and token has taken its place";
+    eventually("the first says so", SOON, || std::fs::read_to_string(&said).unwrap().contains(reported));
     let status = joined.machine.run(&["node", "status"]);
-    assert!(status.code != 0 && status.stdout.contains(told), "{}", status.stdout);
+    assert!(status.code != 0 && status.stdout.contains(reported), "{}", status.stdout);
     let logs = joined.machine.run(&["node", "logs"]).stdout;
-    assert!(logs.contains(told), "{logs}");
+    assert!(logs.contains(reported), "{logs}");
     assert!(first.child.try_wait().unwrap().is_none(), "it waits");
     let read = joined.call("laptop__Read", &json!({"path": "a.txt"}));
     assert_eq!(read.json()["content"], "1\tthe other machine", "{}", read.stderr);
@@ -415,12 +419,12 @@ fn a_second_process_takes_the_place_and_the_first_says_so() {
 }
 
 #[test]
-fn a_node_that_is_renamed_goes_on_with_what_it_left_running() {
+fn renamed_node_keeps_its_background_processes() {
     goes_on_under("desk", |_| ());
 }
 
 #[test]
-fn a_node_that_is_renamed_twice_goes_on_with_what_it_left_running() {
+fn twice_renamed_node_keeps_its_background_processes() {
     goes_on_under("office", |joined| {
         let renamed = joined.gateway.run(&["nodes", "rename", "desk", "office"]);
         assert_eq!(renamed.code, 0, "{}", renamed.stderr);
@@ -428,7 +432,7 @@ fn a_node_that_is_renamed_twice_goes_on_with_what_it_left_running() {
 }
 
 #[test]
-fn what_a_renamed_node_left_running_is_not_another_nodes_of_its_new_name() {
+fn renamed_node_does_not_adopt_processes_of_another_gateways_node() {
     let joined = Joined::new();
     let mut node = joined.node(&[]);
     let command = json!({"command": "sleep 883.7", "background": true});
@@ -482,7 +486,7 @@ fn goes_on_under(id: &str, then: impl FnOnce(&Joined)) {
     assert!(listed.contains(&session) && listed.contains(&sleep), "{listed}");
     let submit = json!({"action": "submit", "sessionId": session, "data": "it"});
     assert_eq!(joined.call(&process, &submit).code, 0);
-    eventually("its end is told under the new name", SOON, || {
+    eventually("its exit is reported under the new name", SOON, || {
         joined.gateway.run(&["nodes", "show", id]).stdout.contains("ended with 0")
     });
     let log = joined.call(&process, &json!({"action": "log", "sessionId": session})).stdout;

@@ -14,7 +14,7 @@ fn named(names: &[(&str, bool)]) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn a_call_goes_to_all_to_some_or_to_the_only_one() {
+fn call_goes_to_all_named_or_the_only_node() {
     let fleet = Fleet::start();
     let mut machines = [fleet.add("box", &["web"]), fleet.add("cube", &["web", "db"]), fleet.add("den", &[])];
     for machine in &mut machines {
@@ -73,7 +73,7 @@ fn a_call_goes_to_all_to_some_or_to_the_only_one() {
 }
 
 #[test]
-fn a_second_machine_changes_no_bare_call() {
+fn bare_call_still_runs_locally_with_a_second_node() {
     let fleet = Fleet::start_with(|world| {
         world.configure("[agents.boxer]\nnode = \"box\"\n");
         None
@@ -96,7 +96,7 @@ fn a_second_machine_changes_no_bare_call() {
 }
 
 #[test]
-fn a_call_that_fails_on_every_machine_is_a_failure() {
+fn call_that_fails_on_every_node_fails() {
     let fleet = Fleet::start();
     let machine = fleet.join("box");
     let input = json!({"path": "none.txt", "node": "*"});

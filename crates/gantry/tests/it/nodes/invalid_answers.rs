@@ -50,13 +50,13 @@ async fn join(up: &Gateway, token: &str) -> Link {
 
 async fn join_with(up: &Gateway, token: &str, tools: &Value) -> Link {
     let (link, _) = link(up, &params(Role::Node, "odd", token, Some(hello())), Arc::new(Odd)).await.unwrap();
-    let told = link.request_within(method::NODE_TOOLS, raw(tools), Duration::from_secs(10)).await;
-    answered(told).unwrap();
+    let reported = link.request_within(method::NODE_TOOLS, raw(tools), Duration::from_secs(10)).await;
+    answered(reported).unwrap();
     link
 }
 
 #[test]
-fn a_node_that_never_answers_delays_no_deadline() {
+fn deadline_holds_when_a_node_never_answers() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "odd", &[]);
@@ -73,7 +73,7 @@ fn a_node_that_never_answers_delays_no_deadline() {
 }
 
 #[test]
-fn what_is_no_result_is_the_nodes_fault() {
+fn invalid_result_is_reported_as_a_node_error() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "odd", &[]);
@@ -106,8 +106,9 @@ fn warnings_of_a_node_reach_every_surface() {
     let runtime = runtime();
     let _node = runtime.block_on(join(&up, &token));
     let input = json!({"text": "warned"});
-    let told = runtime.block_on(async { Client::operator(&up).await.call("odd__Echo", input.clone()).await });
-    assert_eq!(told.unwrap()["warnings"], json!(["mind the gap", "zwei Z\u{e4}hler"]));
+    let reported =
+        runtime.block_on(async { Client::operator(&up).await.call("odd__Echo", input.clone()).await });
+    assert_eq!(reported.unwrap()["warnings"], json!(["mind the gap", "zwei Z\u{e4}hler"]));
     let answer = up.call_with("odd__Echo", &input, &[("Idempotency-Key", "warned")]);
     let again = up.call_with("odd__Echo", &input, &[("Idempotency-Key", "warned")]);
     for answer in [answer, again] {
@@ -127,7 +128,7 @@ fn warnings_of_a_node_reach_every_surface() {
 }
 
 #[test]
-fn descriptions_of_a_nodes_tools_are_plain_text() {
+fn node_tool_descriptions_are_sanitized() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "odd", &[]);

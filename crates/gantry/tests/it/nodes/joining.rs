@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 #[test]
-fn a_node_describes_itself_properly_or_stays_outside() {
+fn invalid_node_hello_is_rejected() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -44,7 +44,7 @@ fn a_node_describes_itself_properly_or_stays_outside() {
 }
 
 #[test]
-fn the_tools_a_node_sends_are_those_it_announced_and_sound() {
+fn node_tools_must_match_the_hello_and_be_valid() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -98,7 +98,7 @@ fn the_tools_a_node_sends_are_those_it_announced_and_sound() {
 }
 
 #[test]
-fn calls_find_their_machines() {
+fn calls_are_routed_to_their_nodes() {
     let world = World::new();
     let up = Gateway::start_with(&world, "serve", &[]);
     let runtime = runtime();
@@ -154,7 +154,7 @@ fn calls_find_their_machines() {
 }
 
 #[test]
-fn a_newer_connection_of_a_node_replaces_the_older() {
+fn newer_connection_of_a_node_replaces_the_older() {
     let world = World::new();
     let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
@@ -169,7 +169,7 @@ fn a_newer_connection_of_a_node_replaces_the_older() {
 }
 
 #[test]
-fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
+fn revoke_renew_rename_and_forget_close_the_socket_within_a_second() {
     let world = World::new();
     let up = Gateway::start(&world);
     let runtime = runtime();
@@ -186,7 +186,7 @@ fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
         let token = up.add_node(&world, "box", &[]);
         let node = Node::new("box", &token);
         let link = runtime.block_on(node.join(&up));
-        // And one that has not told its tools yet.
+        // A second connection, which has not reported its tools yet.
         let (waiting, _) = runtime.block_on(node.connect(&up)).unwrap();
         let mut calling = up.connection();
         calling.begin(&up, "POST", "/v1/tools/box__Sleep", &[("Gantry-Deadline-Ms", "4000")], b"{}");
@@ -198,7 +198,7 @@ fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
         eventually("the waiting one is closed", Duration::from_secs(1), || waiting.is_closed());
         calling.patience(Duration::from_secs(2));
         let answer = calling.read().unwrap();
-        assert_eq!(answer.status, 503, "it is told at once, not at the deadline: {answer:?}");
+        assert_eq!(answer.status, 503, "the call fails at once, not at the deadline: {answer:?}");
         assert!(answer.text().contains(word), "{}", answer.text());
         match runtime.block_on(node.connect(&up)).err() {
             Some(HandshakeError::Refused(error)) => assert_eq!(error.code, ErrorCode::Unauthorized),
@@ -239,7 +239,7 @@ fn node_of_protocol_version_1_connects_and_understands_why_it_is_closed() {
 }
 
 #[test]
-fn peer_without_a_common_version_is_refused_with_the_versions_there_are() {
+fn peer_without_a_common_version_is_rejected_with_the_supported_versions() {
     let world = World::new();
     let up = Gateway::start(&world);
     let mut said = params(Role::Client, "tester", &up.token, None);
@@ -254,7 +254,7 @@ fn peer_without_a_common_version_is_refused_with_the_versions_there_are() {
 }
 
 #[test]
-fn a_node_that_was_sent_away_says_so_and_when_it_was_last_seen() {
+fn offline_error_names_the_reason_and_last_seen_time() {
     let world = World::new();
     let up = Gateway::start(&world);
     let runtime = runtime();
@@ -272,10 +272,12 @@ fn a_node_that_was_sent_away_says_so_and_when_it_was_last_seen() {
         eventually("it is closed", Duration::from_secs(1), || link.is_closed());
         let seen = up.node(now_called)["lastSeen"].as_i64().unwrap();
         assert!((before..before + 2000).contains(&seen), "{action:?}: {}", seen - before);
-        let told = up.call(&format!("{now_called}__Echo"), &json!({"text": "x"})).text().to_owned();
+        let reported = up.call(&format!("{now_called}__Echo"), &json!({"text": "x"})).text().to_owned();
         match action[1] {
-            "revoke" => assert!(told.contains("is revoked") && told.contains("nodes renew box"), "{told}"),
-            _ => assert!(told.contains("is offline; last seen"), "{told}"),
+            "revoke" => {
+                assert!(reported.contains("is revoked") && reported.contains("nodes renew box"), "{reported}")
+            }
+            _ => assert!(reported.contains("is offline; last seen"), "{reported}"),
         }
         if action[1] == "revoke" {
             let ran = world.run(&["transfer", "local:x", "box:x"]);
@@ -288,7 +290,7 @@ fn a_node_that_was_sent_away_says_so_and_when_it_was_last_seen() {
 }
 
 #[test]
-fn a_node_that_never_connected_is_known_and_offline() {
+fn node_that_never_connected_is_offline() {
     let world = World::new();
     let up = Gateway::start(&world);
     up.add_node(&world, "laptop", &["--tag", "web"]);
@@ -300,9 +302,12 @@ fn a_node_that_never_connected_is_known_and_offline() {
         &["transfer", "laptop:x", "local:x"],
     ] {
         let ran = world.run(args);
-        let told = format!("{} {}", ran.stdout, ran.stderr);
-        assert!(told.contains("it was never connected") && !told.contains("local__Bash"), "{args:?}: {told}");
-        assert_eq!(ran.code, 4, "{args:?}: {told}");
+        let reported = format!("{} {}", ran.stdout, ran.stderr);
+        assert!(
+            reported.contains("it was never connected") && !reported.contains("local__Bash"),
+            "{args:?}: {reported}"
+        );
+        assert_eq!(ran.code, 4, "{args:?}: {reported}");
     }
     assert_eq!(up.call("laptop__Bash", &json!({"command": "true"})).status, 503);
     let all = up.call("Bash", &json!({"command": "true", "node": "*"})).json();
@@ -314,7 +319,7 @@ fn a_node_that_never_connected_is_known_and_offline() {
 }
 
 #[test]
-fn cancel_and_deadline_travel_to_the_node() {
+fn cancel_and_deadline_reach_the_node() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -324,8 +329,8 @@ fn cancel_and_deadline_travel_to_the_node() {
         let client = Client::operator(&up).await;
         let late = client.call_until("box__Sleep", json!({}), Duration::from_millis(500)).await.unwrap_err();
         assert_eq!(late.code, ErrorCode::Deadline);
-        let told = node.deadlines.lock().unwrap()[0].unwrap();
-        assert!((1..=500).contains(&told), "{told} ms");
+        let reported = node.deadlines.lock().unwrap()[0].unwrap();
+        assert!((1..=500).contains(&reported), "{reported} ms");
         let cancel = CancellationToken::new();
         let input = raw(&json!({"tool": "box__Sleep", "input": {}}));
         let calling =
@@ -355,7 +360,7 @@ fn cancel_and_deadline_travel_to_the_node() {
 }
 
 #[test]
-fn a_node_works_on_64_calls_at_a_time_and_the_rest_wait() {
+fn node_runs_64_calls_at_a_time_and_queues_the_rest() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -371,7 +376,7 @@ fn a_node_works_on_64_calls_at_a_time_and_the_rest_wait() {
 }
 
 #[test]
-fn ends_that_came_while_the_gateway_was_away_are_told_to_who_connects_then() {
+fn process_exits_during_gateway_downtime_are_reported_after_reconnect() {
     let world = World::new();
     let up = Gateway::start(&world);
     let started = up.call("local__Bash", &json!({"command": "sleep 0.6; exit 7", "background": true})).json();
@@ -389,10 +394,10 @@ fn ends_that_came_while_the_gateway_was_away_are_told_to_who_connects_then() {
             while operator.events("process.ended").is_empty() && std::time::Instant::now() < until {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            let told = operator.events("process.ended");
-            assert_eq!(told.len(), 1, "{told:?}");
-            assert_eq!((&told[0]["nodeId"], &told[0]["exitCode"]), (&json!("local"), &json!(7)));
-            assert_eq!(told[0]["sessionId"], started["sessionId"]);
+            let reported = operator.events("process.ended");
+            assert_eq!(reported.len(), 1, "{reported:?}");
+            assert_eq!((&reported[0]["nodeId"], &reported[0]["exitCode"]), (&json!("local"), &json!(7)));
+            assert_eq!(reported[0]["sessionId"], started["sessionId"]);
         }
         let client = Client::connect(&up, &mine).await.unwrap();
         let listener = Client::operator(&up).await;
@@ -406,7 +411,7 @@ fn ends_that_came_while_the_gateway_was_away_are_told_to_who_connects_then() {
 }
 
 #[test]
-fn the_end_of_a_process_is_recorded_once_and_told() {
+fn process_exit_is_recorded_once_and_reported() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -425,8 +430,11 @@ fn the_end_of_a_process_is_recorded_once_and_told() {
         assert_eq!(tell(&end).await.unwrap(), json!({"new": true}));
         assert_eq!(tell(&end).await.unwrap(), json!({"new": false}));
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let told = operator.events("process.ended");
-        assert_eq!((told.len(), &told[0]["nodeId"], &told[0]["exitCode"]), (1, &json!("box"), &json!(2)));
+        let reported = operator.events("process.ended");
+        assert_eq!(
+            (reported.len(), &reported[0]["nodeId"], &reported[0]["exitCode"]),
+            (1, &json!("box"), &json!(2))
+        );
         assert!(client.events("process.ended").is_empty(), "the operator's only");
         let mut huge = end.clone();
         huge["eventId"] = json!("e2");
@@ -441,7 +449,7 @@ fn the_end_of_a_process_is_recorded_once_and_told() {
 
 /// Not what the asker's own configuration says: it may be another machine's.
 #[test]
-fn the_gateway_tells_the_address_by_which_others_join() {
+fn gateway_reports_its_public_address() {
     let world = World::new();
     let url = "https://gantry.example.com";
     let log = world.folder.path().join("said");
@@ -459,7 +467,7 @@ fn the_gateway_tells_the_address_by_which_others_join() {
 }
 
 #[test]
-fn a_bulk_connection_needs_the_connection_it_belongs_to() {
+fn bulk_connection_requires_its_main_connection() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -482,7 +490,7 @@ fn a_bulk_connection_needs_the_connection_it_belongs_to() {
 }
 
 #[test]
-fn a_rename_tells_of_rules_that_do_not_follow_it() {
+fn rename_warns_about_rules_with_the_old_name() {
     let world = World::new();
     world.configure(
         "[[policy.rules]]\nname = \"no-shell\"\ntool = \"box__Bash\"\ndecision = \"deny\"\n\
@@ -499,7 +507,7 @@ fn a_rename_tells_of_rules_that_do_not_follow_it() {
 }
 
 #[test]
-fn what_cannot_be_done_to_the_gateways_own_machine_is_said() {
+fn administration_of_the_local_node_is_rejected() {
     let world = World::new();
     let _up = Gateway::start(&world);
     for (args, cannot) in [
@@ -510,15 +518,19 @@ fn what_cannot_be_done_to_the_gateways_own_machine_is_said() {
         (&["tag", "local", "web"], "tagged"),
     ] {
         let ran = world.run(&[&["nodes"], args].concat());
-        let told = format!("{}{}", ran.stdout, ran.stderr);
-        assert_eq!(ran.code, world.run(&[&["nodes", args[0], "nobody"], &args[2..]].concat()).code, "{told}");
-        assert!(told.contains("gateway's own machine") && told.contains(cannot), "{told}");
-        assert!(!told.contains("there is no node"), "{told}");
+        let reported = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(
+            ran.code,
+            world.run(&[&["nodes", args[0], "nobody"], &args[2..]].concat()).code,
+            "{reported}"
+        );
+        assert!(reported.contains("gateway's own machine") && reported.contains(cannot), "{reported}");
+        assert!(!reported.contains("there is no node"), "{reported}");
     }
 }
 
 #[test]
-fn the_gateways_terminal_says_who_joins_and_leaves_and_that_it_stops() {
+fn terminal_reports_joins_leaves_and_stop() {
     let world = World::new();
     let log = world.folder.path().join("gateway.log");
     let mut up = Gateway::start_logged(&world, &log, &["-v"]);

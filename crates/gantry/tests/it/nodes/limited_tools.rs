@@ -8,7 +8,7 @@ fn names(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_node_with_some_tools_has_no_others() {
+fn node_with_limited_tools_rejects_others() {
     let fleet = Fleet::start();
     let mut reader = fleet.add("reader", &[]);
     reader.more = vec!["--tools".into(), "Read,Glob".into()];
@@ -40,7 +40,7 @@ fn a_node_with_some_tools_has_no_others() {
 }
 
 #[test]
-fn a_contained_node_stays_in_its_workspace() {
+fn contained_node_rejects_paths_outside_its_workspace() {
     let fleet = Fleet::start();
     let mut jailed = fleet.add("jailed", &[]);
     jailed.more = vec!["--contain".into()];

@@ -13,7 +13,7 @@ use serde_json::json;
 const DEBUG_FACTOR: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
 
 #[test]
-fn an_idle_gateway_is_small() {
+fn idle_gateway_uses_little_memory() {
     let world = World::new();
     let up = Gateway::start(&world);
     assert_eq!(up.call("exec", &json!({"command": "true"})).status, 200);
@@ -24,7 +24,7 @@ fn an_idle_gateway_is_small() {
 }
 
 #[test]
-fn a_gateway_may_open_many_files_and_its_commands_as_many_as_before() {
+fn gateway_raises_its_file_limit_and_commands_keep_the_old_one() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(1024), maximum: limit.maximum }).unwrap();
     let world = World::new();
@@ -40,7 +40,7 @@ fn a_gateway_may_open_many_files_and_its_commands_as_many_as_before() {
 }
 
 #[test]
-fn every_one_of_many_nodes_answers() {
+fn every_one_of_200_nodes_answers() {
     let count = if is_soak() { 2_000 } else { 200 };
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
@@ -94,7 +94,7 @@ fn every_one_of_many_nodes_answers() {
 
 /// Whoever is connected is served, however many others hold what is left.
 #[test]
-fn few_open_files_are_kept_for_those_who_are_in() {
+fn low_file_limit_keeps_existing_connections_working() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let log = world.folder.path().join("said");

@@ -7,7 +7,7 @@ use gantry_testkit::{Gateway, Random, World, eventually, is_soak};
 use serde_json::json;
 
 #[test]
-fn the_same_process_answers_over_its_next_connection() {
+fn call_is_answered_over_the_next_connection() {
     let world = World::new();
     let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
@@ -33,7 +33,7 @@ fn the_same_process_answers_over_its_next_connection() {
 }
 
 #[test]
-fn a_result_that_was_ready_while_away_is_delivered() {
+fn result_ready_while_disconnected_is_delivered() {
     let world = World::new();
     let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
@@ -50,7 +50,7 @@ fn a_result_that_was_ready_while_away_is_delivered() {
 }
 
 #[test]
-fn a_process_that_was_restarted_has_forgotten_and_the_caller_hears_at_once() {
+fn restarted_node_fails_its_old_calls_at_once() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -72,7 +72,7 @@ fn a_process_that_was_restarted_has_forgotten_and_the_caller_hears_at_once() {
 }
 
 #[test]
-fn a_node_that_does_not_come_back_fails_the_call_at_its_deadline() {
+fn call_fails_at_its_deadline_when_the_node_stays_away() {
     let world = World::new();
     let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
@@ -92,7 +92,7 @@ fn a_node_that_does_not_come_back_fails_the_call_at_its_deadline() {
 }
 
 #[test]
-fn a_connection_that_is_replaced_during_calls_loses_none() {
+fn replaced_connection_loses_no_calls() {
     let world = World::new();
     let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));

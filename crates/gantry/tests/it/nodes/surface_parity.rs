@@ -213,7 +213,7 @@ fn workspace(machine: &Machine) -> String {
 }
 
 #[test]
-fn every_tool_answers_the_same_whichever_way_it_is_called() {
+fn every_tool_answers_the_same_over_every_surface() {
     let fleet = Fleet::start();
     let (one, two, three) = (fleet.join("one"), fleet.join("two"), fleet.join("three"));
     let alone = World::new();
@@ -317,7 +317,7 @@ fn forget_ids(value: &mut Value) {
 }
 
 #[test]
-fn sessions_live_the_same_life_whichever_way_they_are_called() {
+fn process_sessions_behave_the_same_over_every_surface() {
     let fleet = Fleet::start();
     let (one, two, three) = (fleet.join("one"), fleet.join("two"), fleet.join("three"));
     let socket = Socket::connect(fleet.address, &fleet.token);

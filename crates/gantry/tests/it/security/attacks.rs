@@ -18,7 +18,7 @@ fn still_serves(up: &Gateway) {
 }
 
 #[test]
-fn nothing_is_heard_before_connect() {
+fn requests_before_connect_are_rejected() {
     let world = World::new();
     let up = Gateway::start(&world);
     runtime().block_on(async {
@@ -62,7 +62,7 @@ fn nothing_is_heard_before_connect() {
 }
 
 #[test]
-fn a_socket_that_says_nothing_is_closed_after_ten_seconds() {
+fn silent_socket_is_closed_after_ten_seconds() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -80,7 +80,7 @@ fn a_socket_that_says_nothing_is_closed_after_ten_seconds() {
 }
 
 #[test]
-fn roles_keep_to_their_own() {
+fn methods_of_another_role_are_rejected() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
@@ -134,7 +134,7 @@ fn roles_keep_to_their_own() {
 
 /// A node answers, reports on and ends only what it was asked itself.
 #[test]
-fn another_nodes_call_cannot_be_answered_or_reported_on() {
+fn node_cannot_answer_another_nodes_call() {
     let world = World::new();
     let up = Gateway::start(&world);
     let (good_token, evil_token) = (up.add_node(&world, "good", &[]), up.add_node(&world, "evil", &[]));
@@ -172,7 +172,7 @@ fn another_nodes_call_cannot_be_answered_or_reported_on() {
 }
 
 #[test]
-fn a_token_is_good_for_its_own_node_only() {
+fn token_is_valid_for_its_own_node_only() {
     let world = World::new();
     let up = Gateway::start(&world);
     let (a, _b) = (up.add_node(&world, "a", &[]), up.add_node(&world, "b", &[]));
@@ -205,7 +205,7 @@ fn a_token_is_good_for_its_own_node_only() {
 }
 
 #[test]
-fn a_token_counts_in_its_header_only() {
+fn token_is_accepted_in_the_header_only() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.token.clone();
@@ -238,7 +238,7 @@ fn a_token_counts_in_its_header_only() {
 }
 
 #[test]
-fn other_hosts_and_origins_are_refused_on_every_route() {
+fn foreign_hosts_and_origins_are_rejected_on_every_route() {
     let world = World::new();
     let up = Gateway::start(&world);
     let port = up.address.port();
@@ -301,7 +301,7 @@ fn other_hosts_and_origins_are_refused_on_every_route() {
 }
 
 #[test]
-fn those_who_guess_tokens_are_slowed_down_on_loopback_too() {
+fn token_guessing_is_rate_limited_on_loopback() {
     let world = World::new();
     let up = Gateway::start(&world);
     let client = up.client_token(&world, "client", &[]);
@@ -324,7 +324,7 @@ fn those_who_guess_tokens_are_slowed_down_on_loopback_too() {
 }
 
 #[test]
-fn frames_that_are_too_large_end_the_link() {
+fn oversized_frames_close_the_link() {
     let world = World::new();
     let up = Gateway::start(&world);
     runtime().block_on(async {
@@ -353,7 +353,7 @@ fn frames_that_are_too_large_end_the_link() {
 
 /// An input that is just small enough for HTTP must not cut the connection of the node it is meant for.
 #[test]
-fn an_input_that_is_too_large_for_a_node_does_it_no_harm() {
+fn oversized_input_does_not_disconnect_a_node() {
     let world = World::new();
     let up = Gateway::start(&world);
     let node = Node::new("box", &up.add_node(&world, "box", &[]));
@@ -367,7 +367,7 @@ fn an_input_that_is_too_large_for_a_node_does_it_no_harm() {
 }
 
 #[test]
-fn connections_that_send_nothing_are_dropped_and_do_no_harm() {
+fn idle_connections_are_dropped_and_do_not_block_others() {
     let world = World::new();
     let up = Gateway::start(&world);
     let count = if is_soak() { 4_000 } else { 400 };
@@ -405,7 +405,7 @@ fn open_files(up: &Gateway) -> usize {
 
 /// Frames of every kind, spoilt in every way that comes to mind, from a client and from a node.
 #[test]
-fn fuzzed_frames_are_answered_or_hung_up_on() {
+fn fuzzed_frames_get_an_error_or_a_close() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);

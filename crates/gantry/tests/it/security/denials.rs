@@ -23,7 +23,7 @@ const RULE: &str =
 const AUTONOMIES: [&str; 3] = ["supervised", "guided", "autonomous"];
 
 #[test]
-fn every_tool_is_denied_by_every_way_in() {
+fn every_tool_is_denied_on_every_surface() {
     let tools = std::sync::Arc::new(std::sync::Mutex::new(Vec::<(String, Value)>::new()));
     let model = Model::deciding({
         let tools = tools.clone();
@@ -74,8 +74,8 @@ fn every_tool_is_denied_by_every_way_in() {
         [&["--tools", "*"][..], &["--tools", "*", "--local"]].map(|args| Client::new(&world, args));
     let runtime = runtime();
     let sockets = [&up.token, &token].map(|token| runtime.block_on(Socket::connect(&up, token)).unwrap());
-    let denied = |told: &str, name: &str, way: &str| {
-        assert!(told.contains("as tested"), "{name} by {way}: {told}");
+    let denied = |reported: &str, name: &str, way: &str| {
+        assert!(reported.contains("as tested"), "{name} by {way}: {reported}");
     };
     for (name, input) in &all {
         let is_elsewhere =
@@ -88,8 +88,8 @@ fn every_tool_is_denied_by_every_way_in() {
             }
         }
         for (socket, who) in sockets.iter().zip(["the operator", "a token"]) {
-            let told = runtime.block_on(socket.call(name, input.clone()));
-            denied(&format!("{told:?}"), name, &format!("WebSocket, {who}"));
+            let reported = runtime.block_on(socket.call(name, input.clone()));
+            denied(&format!("{reported:?}"), name, &format!("WebSocket, {who}"));
         }
         let spelled = name.replace("::", "__");
         let params = json!({"name": spelled, "arguments": input});
@@ -107,10 +107,10 @@ fn every_tool_is_denied_by_every_way_in() {
                 continue;
             }
             let ran = world.run(&[&["call", name, &input.to_string()], more].concat());
-            let told = format!("{}{}", ran.stdout, ran.stderr);
-            denied(&told, name, way);
+            let reported = format!("{}{}", ran.stdout, ran.stderr);
+            denied(&reported, name, way);
             // All machines together: each says no, which is an answer.
-            assert_eq!(ran.code, if input["node"] == "*" { 1 } else { 3 }, "{name} by {way}: {told}");
+            assert_eq!(ran.code, if input["node"] == "*" { 1 } else { 3 }, "{name} by {way}: {reported}");
         }
     }
     for autonomy in AUTONOMIES {
@@ -124,13 +124,13 @@ fn every_tool_is_denied_by_every_way_in() {
             }
         };
         let key = format!("agent:{autonomy}:denials");
-        let told = post(&up, &key, &json!({"message": "try everything"}), &[]).json();
-        assert_eq!(told["status"], "final", "{told}");
+        let reported = post(&up, &key, &json!({"message": "try everything"}), &[]).json();
+        assert_eq!(reported["status"], "final", "{reported}");
         run_of(&key, "a session");
         let body = json!({"model": autonomy, "messages": [{"role": "user", "content": "try everything"}]});
         let headers = [("Gantry-Session", "completions"), ("Authorization", &*bearer)];
-        let told = up.ask("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes());
-        assert_eq!(told.status, 200, "{told:?}");
+        let reported = up.ask("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes());
+        assert_eq!(reported.status, 200, "{reported:?}");
         run_of(&format!("agent:{autonomy}:completions"), "chat completions");
         let chat = ["chat", "--agent", autonomy, "--session", "chat", "try everything"];
         let ran = world.run(&chat);

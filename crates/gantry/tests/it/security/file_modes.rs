@@ -41,7 +41,7 @@ fn open_to_others(folder: &Path) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn everything_in_the_data_directories_is_its_owners_alone() {
+fn data_directories_are_private_whatever_the_umask() {
     let (world, machine) = (World::new(), World::new());
     let up = Process::spawn(&mut open_handed(&world, &["up", "--listen", "127.0.0.1:0"]));
     let lock = world.data().join("gateway.lock");
@@ -85,7 +85,7 @@ fn everything_in_the_data_directories_is_its_owners_alone() {
 
 /// Whoever runs as the same user can open the directory to others, also from a confined shell.
 #[test]
-fn modes_that_a_confined_shell_changed_are_set_right_at_the_next_start() {
+fn changed_modes_are_restored_at_the_next_start() {
     let world = World::new();
     let log = world.workspace().join("log");
     let up = Gateway::start_logged(&world, &log, &[]);
@@ -102,50 +102,50 @@ fn modes_that_a_confined_shell_changed_are_set_right_at_the_next_start() {
     assert_eq!((mode(&data), mode(&token)), (0o755, 0o644), "else there is nothing to set right");
     let up = Gateway::start_logged(&world, &log, &[]);
     assert_eq!((mode(&data), mode(&token)), (0o700, 0o600));
-    let told = std::fs::read_to_string(&log).unwrap();
-    let lines: Vec<_> = told.lines().filter(|line| line.contains("set right")).collect();
-    assert!(lines.len() == 1 && lines[0].contains("operator.token (it was 0644)"), "{told}");
+    let reported = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<_> = reported.lines().filter(|line| line.contains("set right")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("operator.token (it was 0644)"), "{reported}");
     drop(up);
     let _up = Gateway::start_logged(&world, &log, &[]);
     assert!(!std::fs::read_to_string(&log).unwrap().contains("set right"));
 }
 
 #[test]
-fn a_configuration_that_others_can_write_is_told_at_the_start() {
+fn writable_configuration_is_reported_at_start() {
     let world = World::new();
     let (log, elsewhere) = (world.workspace().join("log"), world.folder.path().join("other.toml"));
     world.configure("");
     std::fs::write(&elsewhere, "").unwrap();
     let inside = world.data().join("gantry.toml");
     let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    let told = |more: &[&str]| {
+    let reported = |more: &[&str]| {
         drop(Gateway::start_logged(&world, &log, more));
         std::fs::read_to_string(&log).unwrap()
     };
     set(&inside, 0o664);
-    let said = told(&[]);
+    let said = reported(&[]);
     assert!(said.contains("gantry.toml (it was 0664)"), "{said}");
     assert_eq!(std::fs::metadata(&inside).unwrap().permissions().mode() & 0o777, 0o644);
-    assert_eq!(told(&[]), "");
+    assert_eq!(reported(&[]), "");
     let named = ["--config", elsewhere.to_str().unwrap()];
     set(&elsewhere, 0o644);
-    assert_eq!(told(&named), "");
+    assert_eq!(reported(&named), "");
     set(&elsewhere, 0o646);
-    let said = told(&named);
+    let said = reported(&named);
     assert!(said.contains("other.toml can be changed by others (mode 0646)"), "{said}");
     assert!(said.contains("chmod go-w"), "{said}");
     assert_eq!(std::fs::metadata(&elsewhere).unwrap().permissions().mode() & 0o777, 0o646, "not ours to set");
     set(&elsewhere, 0o600);
     // Only root can give files away.
     if std::os::unix::fs::chown(&elsewhere, Some(65_534), None).is_ok() {
-        let said = told(&named);
+        let said = reported(&named);
         assert!(said.contains("other.toml belongs to user 65534, who can change it"), "{said}");
     }
 }
 
 /// The operator's shell in the background, and a client who finds its socket.
 #[test]
-fn a_clients_shell_cannot_speak_through_the_operators_background_shell() {
+fn client_shell_cannot_reach_the_operators_background_shell() {
     let world = World::new();
     let up = Gateway::start(&world);
     let client = format!("Bearer {}", up.client_token(&world, "c", &[]));
@@ -179,8 +179,8 @@ fn a_clients_shell_cannot_speak_through_the_operators_background_shell() {
         ),
     );
     let command = format!("python3 {}", script.display());
-    let told = up.call_with("local__Bash", &json!({"command": command}), &as_client).text();
-    assert!(told.contains("connected, got 0 0"), "{told}");
+    let reported = up.call_with("local__Bash", &json!({"command": command}), &as_client).text();
+    assert!(reported.contains("connected, got 0 0"), "{reported}");
     assert!(!stolen.exists());
     // The operator goes on with it.
     let id = control.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
@@ -200,7 +200,7 @@ fn as_plain_user(command: &mut Command) -> &mut Command {
 }
 
 #[test]
-fn other_programs_of_the_same_user_do_not_look_into_the_gateway_or_a_keeper() {
+fn gateway_and_keeper_are_not_traceable_by_the_same_user() {
     let world = World::new();
     // A program that its user cannot read is hidden anyway, and so may be what lies below somebody's home.
     let program = world.folder.path().join("gantry");

@@ -78,13 +78,13 @@ impl Wire {
             }
             std::future::pending::<std::io::Result<()>>().await
         };
-        let mut told = Vec::new();
-        let reading = reader.read_to_end(&mut told);
+        let mut reported = Vec::new();
+        let reading = reader.read_to_end(&mut reported);
         tokio::select! {
             _ = writing => {}
             _ = reading => {}
         }
-        String::from_utf8_lossy(&told).into_owned()
+        String::from_utf8_lossy(&reported).into_owned()
     }
 }
 
@@ -164,21 +164,21 @@ fn unfinished(connections: usize) {
     println!("{connections} unfinished messages: {before} KB before, {most} KB at most");
     assert!(most < before + MOST_KB);
     // Who has room is still there; who has none hears so.
-    let told = async {
-        let mut told = Vec::new();
+    let reported = async {
+        let mut reported = Vec::new();
         for (number, poured) in pouring.into_iter().enumerate() {
             match tokio::time::timeout(Duration::from_secs(if number < 2 { 15 } else { 1 }), poured).await {
-                Ok(reason) => told.push(reason.unwrap()),
-                Err(_) => told.push("still there".into()),
+                Ok(reason) => reported.push(reason.unwrap()),
+                Err(_) => reported.push("still there".into()),
             }
         }
-        told
+        reported
     };
-    let told = runtime.block_on(told);
-    let refused = told.iter().filter(|reason| reason.contains("no_room")).count();
-    let left = told.iter().filter(|reason| *reason == "still there").count();
+    let reported = runtime.block_on(reported);
+    let refused = reported.iter().filter(|reason| reason.contains("no_room")).count();
+    let left = reported.iter().filter(|reason| *reason == "still there").count();
     // The words are lost on who was cut off in the middle of a write.
-    assert!(refused >= connections / 2 && left <= 2, "{refused} told, {left} left: {told:?}");
+    assert!(refused >= connections / 2 && left <= 2, "{refused} refused, {left} left: {reported:?}");
     // Those that are left end with this.
     drop(runtime);
     std::thread::sleep(Duration::from_secs(3));
@@ -187,17 +187,17 @@ fn unfinished(connections: usize) {
 }
 
 #[test]
-fn twenty_messages_that_do_not_end_are_bounded_in_all() {
+fn twenty_unfinished_messages_stay_within_the_memory_quota() {
     unfinished(20);
 }
 
 #[test]
-fn two_hundred_messages_that_do_not_end_are_bounded_in_all() {
+fn two_hundred_unfinished_messages_stay_within_the_memory_quota() {
     unfinished(200);
 }
 
 #[test]
-fn requests_that_are_not_answered_are_bounded_in_all() {
+fn unanswered_requests_stay_within_the_memory_quota() {
     let Attacked { world, up, token, runtime, operator, before } = Attacked::begin();
     let node_token = up.add_node(&world, "box", &[]);
     // It takes calls, and answers none.
@@ -234,7 +234,7 @@ fn requests_that_are_not_answered_are_bounded_in_all() {
 }
 
 #[test]
-fn answers_that_are_not_taken_are_bounded_in_all() {
+fn unread_answers_stay_within_the_memory_quota() {
     let Attacked { world, up, token, runtime, operator, before } = Attacked::begin();
     world.write("large", &"0123456789abcde\n".repeat(2 * MB / 16));
     let read = json!({"tool": "read", "input": {"path": "large"}});
@@ -282,7 +282,7 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
 }
 
 #[test]
-fn clients_that_hoard_leave_the_operator_and_nodes_theirs() {
+fn greedy_clients_leave_quota_for_operator_and_nodes() {
     let world = World::new();
     let up = Gateway::start(&world);
     let runtime = runtime();
@@ -315,7 +315,7 @@ fn clients_that_hoard_leave_the_operator_and_nodes_theirs() {
 }
 
 #[test]
-fn bodies_of_requests_are_bounded_in_all() {
+fn request_bodies_stay_within_the_memory_quota() {
     let Attacked { world: _world, up, token, runtime, operator, before } = Attacked::begin();
     let paths = ["/v1/tools/exec", "/mcp", "/v1/chat/completions", "/v1/sessions/agent:main:x/messages"];
     let pouring: Vec<_> = (0..20)
@@ -342,15 +342,21 @@ fn bodies_of_requests_are_bounded_in_all() {
     println!("20 bodies: {before} KB before, {most} KB at most");
     assert!(most < before + MOST_KB);
     std::thread::sleep(Duration::from_secs(7));
-    let told: Vec<Value> = pouring
+    let reported: Vec<Value> = pouring
         .into_iter()
         .filter(tokio::task::JoinHandle::is_finished)
         .map(|poured| json!(runtime.block_on(poured).unwrap()))
         .collect();
-    let told = |what: &str| told.iter().filter(|told| told.as_str().unwrap().contains(what)).count();
+    let reported =
+        |what: &str| reported.iter().filter(|reported| reported.as_str().unwrap().contains(what)).count();
     // The words are lost on who was cut off in the middle of a write.
-    assert!(told("503 Service Unavailable") >= 5, "{} of {}", told("503 Service Unavailable"), told(""));
-    assert_eq!(told("503 Service Unavailable"), told("retry-after: 5"));
+    assert!(
+        reported("503 Service Unavailable") >= 5,
+        "{} of {}",
+        reported("503 Service Unavailable"),
+        reported("")
+    );
+    assert_eq!(reported("503 Service Unavailable"), reported("retry-after: 5"));
     drop(runtime);
     recovers(&up, &token, before, &self::runtime());
 }

@@ -23,7 +23,7 @@ fn bearer(token: &str) -> String {
 }
 
 #[test]
-fn a_scope_bounds_what_a_token_sees_and_calls() {
+fn scope_limits_what_a_token_sees_and_calls() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let up = Gateway::start(&world);
@@ -45,7 +45,7 @@ fn a_scope_bounds_what_a_token_sees_and_calls() {
 }
 
 #[test]
-fn a_read_only_token_changes_nothing() {
+fn read_only_token_cannot_write() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let up = Gateway::start(&world);
@@ -66,7 +66,7 @@ fn a_read_only_token_changes_nothing() {
 }
 
 #[test]
-fn who_may_act_as_which_agent() {
+fn token_acts_only_as_its_agents() {
     let world = World::new();
     world.configure(AGENTS);
     world.write("a.txt", "one\n");
@@ -99,7 +99,7 @@ fn who_may_act_as_which_agent() {
 
 /// What `main` keeps, over every surface.
 #[test]
-fn a_token_without_a_named_agent_is_not_taken_for_main() {
+fn token_without_an_agent_does_not_act_as_main() {
     let world = World::new();
     world.configure(AGENTS);
     let up = Gateway::start(&world);
@@ -161,7 +161,7 @@ fn a_token_without_a_named_agent_is_not_taken_for_main() {
 }
 
 #[test]
-fn a_revoked_token_is_out_at_once() {
+fn revoked_token_is_rejected_at_once() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.client_token(&world, "gone", &[]);
@@ -181,7 +181,7 @@ fn a_revoked_token_is_out_at_once() {
 }
 
 #[test]
-fn a_scope_that_means_nothing_is_warned_of() {
+fn scope_without_a_match_is_warned_about() {
     let world = World::new();
     world.configure("[agents.helper]\n");
     let _up = Gateway::start(&world);
@@ -190,17 +190,17 @@ fn a_scope_that_means_nothing_is_warned_of() {
         assert_eq!(ran.code, 0, "{ran:?}");
         ran.stderr
     };
-    let told = add("a", &["--agents", "helpr,main", "--tools", "local__Raed,Grep,nopetool"]);
-    assert!(told.contains("there is no agent \"helpr\"; did you mean \"helper\"?"), "{told}");
-    assert!(told.contains("\"local__Raed\" now; did you mean \"local__Read\"?"), "{told}");
-    assert!(told.contains("no tool is meant by \"nopetool\" now"), "{told}");
-    assert!(!told.contains("\"main\"") && !told.contains("by \"Grep\""), "{told}");
+    let reported = add("a", &["--agents", "helpr,main", "--tools", "local__Raed,Grep,nopetool"]);
+    assert!(reported.contains("there is no agent \"helpr\"; did you mean \"helper\"?"), "{reported}");
+    assert!(reported.contains("\"local__Raed\" now; did you mean \"local__Read\"?"), "{reported}");
+    assert!(reported.contains("no tool is meant by \"nopetool\" now"), "{reported}");
+    assert!(!reported.contains("\"main\"") && !reported.contains("by \"Grep\""), "{reported}");
     let sound = add("b", &["--agents", "*", "--tools", "mcp,native,local__*,Read,tool__file_read"]);
     assert!(!sound.contains("now") && !sound.contains("no agent"), "{sound}");
 }
 
 #[test]
-fn a_token_expires_on_every_surface() {
+fn token_expires_on_every_surface() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.client_token(&world, "short", &["--expires", "2s"]);
@@ -219,7 +219,7 @@ fn a_token_expires_on_every_surface() {
 }
 
 #[test]
-fn calls_over_http_end_with_their_token() {
+fn http_calls_end_with_their_token() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = bearer(&up.client_token(&world, "brief", &["--expires", "3s"]));
@@ -245,7 +245,7 @@ fn calls_over_http_end_with_their_token() {
 }
 
 #[test]
-fn a_token_inherits_nothing_from_one_that_had_its_name() {
+fn new_token_inherits_nothing_from_an_old_one_of_its_name() {
     let world = World::new();
     let up = Gateway::start(&world);
     let first = bearer(&up.client_token(&world, "ci", &[]));

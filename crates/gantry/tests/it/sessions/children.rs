@@ -29,7 +29,7 @@ pub(super) fn spawn(specs: Value) -> Turn {
 }
 
 /// What a parent says in the end: the result it got.
-pub(super) fn told(heard: &Heard) -> Turn {
+pub(super) fn reported(heard: &Heard) -> Turn {
     Turn::text(heard.last_text())
 }
 
@@ -38,9 +38,9 @@ fn slowly(text: &str, delay_ms: u64) -> Turn {
 }
 
 pub(super) fn reply(up: &Gateway, message: &str) -> String {
-    let told = post(up, "main", &json!({"message": message}), &[]).json();
-    assert_eq!(told["status"], "final", "{told}");
-    told["reply"].as_str().unwrap().to_owned()
+    let reported = post(up, "main", &json!({"message": message}), &[]).json();
+    assert_eq!(reported["status"], "final", "{reported}");
+    reported["reply"].as_str().unwrap().to_owned()
 }
 
 /// The sessions that others began.
@@ -61,7 +61,7 @@ pub(super) fn more_config(world: &World, more: &str) {
 }
 
 #[test]
-fn children_work_side_by_side_and_one_failure_does_not_sink_the_rest() {
+fn parallel_children_survive_the_failure_of_one() {
     let began = Arc::new(Mutex::new(Vec::new()));
     let model = Model::deciding({
         let began = began.clone();
@@ -74,7 +74,7 @@ fn children_work_side_by_side_and_one_failure_does_not_sink_the_rest() {
                 {"name": "e", "task": "x", "tools": ["Raed"]},
                 {"name": "f", "task": "x", "model": "lab/scripted-2"},
             ])),
-            "go" => told(heard),
+            "go" => reported(heard),
             "break" => {
                 let message = Some("no such thing".to_owned());
                 let fail = Failure::Status { status: 400, retry_after: None, message, location: None };
@@ -111,13 +111,13 @@ fn children_work_side_by_side_and_one_failure_does_not_sink_the_rest() {
 }
 
 #[test]
-fn when_all_fail_there_is_one_error_with_each_cause() {
+fn error_lists_every_cause_when_all_children_fail() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([
             {"name": "a", "task": "loop", "max_turns": 2},
             {"name": "b", "task": "x", "role": "nobody"},
         ])),
-        ("go", _) => told(heard),
+        ("go", _) => reported(heard),
         (_, done) => call("Glob", json!({"pattern": format!("*{done}")})),
     });
     let world = model.world(GUIDED);
@@ -131,13 +131,13 @@ fn when_all_fail_there_is_one_error_with_each_cause() {
 }
 
 #[test]
-fn a_child_that_takes_too_long_is_stopped_and_its_processes_are_gone() {
+fn child_over_its_time_limit_is_stopped_with_its_processes() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([{"name": "slow", "task": "wait"}])),
         ("wait", 0) => {
             call("Bash", json!({"command": "echo $$ > pid; sleep 300 & sleep 301; echo late > late"}))
         }
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(GUIDED);
     more_config(&world, "[session]\nchildSeconds = 2\n");
@@ -159,12 +159,12 @@ fn a_child_that_takes_too_long_is_stopped_and_its_processes_are_gone() {
 }
 
 #[test]
-fn who_stops_a_parent_stops_its_children() {
+fn stopping_a_parent_stops_its_children() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => call("tool__agent_spawn", json!({"template": "main", "message": "nest"})),
         ("nest", 0) => call("tool__agent_spawn", json!({"template": "main", "message": "wait"})),
         ("wait", 0) => call("Bash", json!({"command": "echo $$ > pid; sleep 300"})),
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(GUIDED);
     let up = Gateway::start(&world);
@@ -205,7 +205,7 @@ fn shown(heard: &Heard) -> Vec<String> {
 }
 
 #[test]
-fn a_child_has_the_tools_of_its_list_or_its_role_and_never_begins_children() {
+fn child_has_only_listed_tools_and_cannot_spawn() {
     let heard_tools = Arc::new(Mutex::new(Vec::<(String, Vec<String>, Value)>::new()));
     let model = Model::deciding({
         let heard_tools = heard_tools.clone();
@@ -232,7 +232,7 @@ fn a_child_has_the_tools_of_its_list_or_its_role_and_never_begins_children() {
                 ("as researcher" | "as listed", _) => tries(heard, &forbidden),
                 ("as scribe", _) => tries(heard, &[("Write", json!({"path": "scribed", "content": "x"}))]),
                 ("as collector", _) => tries(heard, &[("Read", json!({"path": "a.txt"}))]),
-                _ => told(heard),
+                _ => reported(heard),
             }
         }
     });
@@ -268,7 +268,7 @@ fn a_child_has_the_tools_of_its_list_or_its_role_and_never_begins_children() {
 }
 
 #[test]
-fn a_child_made_after_an_agent_has_what_both_have() {
+fn child_from_a_template_has_only_common_tools() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => {
             call("tool__agent_spawn", json!({"template": "helper", "parentId": "main", "message": "work"}))
@@ -287,7 +287,7 @@ fn a_child_made_after_an_agent_has_what_both_have() {
                 ("exec", json!({"command": "touch made", "source_rc": false})),
             ],
         ),
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world =
         model.world(&format!("{GUIDED}\ntools = [\"Glob\", \"Read\", \"exec\", \"tool::agent_spawn\"]"));
@@ -318,15 +318,15 @@ fn a_child_made_after_an_agent_has_what_both_have() {
     );
     for (message, expected) in [("other", "parentId is not yours"), ("typo", "did you mean \"helper\"?")] {
         world.run(&["sessions", "reset", "main"]);
-        let told = super::children::reply(&up, message).replace("\\\"", "\"");
-        assert!(told.contains(expected), "{told}");
+        let reported = super::children::reply(&up, message).replace("\\\"", "\"");
+        assert!(reported.contains(expected), "{reported}");
         assert_eq!(children(&up).len(), 1);
     }
     model.check();
 }
 
 #[test]
-fn agents_are_begun_five_deep_and_twenty_at_a_time() {
+fn spawn_depth_is_5_and_concurrency_is_20() {
     let model = Model::deciding(|heard| {
         let task = task(heard);
         match (task.as_str(), results(heard)) {
@@ -353,7 +353,7 @@ fn agents_are_begun_five_deep_and_twenty_at_a_time() {
                 Turn::text(all.join("\n"))
             }
             ("sleep" | "one more", _) => slowly("slept", 3_000),
-            _ => told(heard),
+            _ => reported(heard),
         }
     });
     let world = model.world(GUIDED);
@@ -372,7 +372,7 @@ fn agents_are_begun_five_deep_and_twenty_at_a_time() {
 }
 
 #[test]
-fn what_children_spend_is_spent_by_the_parents_run() {
+fn child_spending_counts_for_the_parents_run() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([{"name": "a", "task": "spend"}])),
         ("many", 0) => {
@@ -391,7 +391,7 @@ fn what_children_spend_is_spent_by_the_parents_run() {
             let usage = Some(Usage { output_tokens: 1_000, ..Usage::default() });
             Turn { usage, ..call("Glob", json!({"pattern": format!("*{done}")})) }
         }
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(GUIDED);
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
@@ -415,17 +415,17 @@ fn what_children_spend_is_spent_by_the_parents_run() {
     let spent = ended.to_string().matches("\\nspent").count();
     assert!((1..=4).contains(&spent), "{spent} of 8 at a cent each, of five cents: {ended}");
     world.run(&["sessions", "reset", "main"]);
-    let told = post(&up, "main", &json!({"message": "go"}), &[]).json();
+    let reported = post(&up, "main", &json!({"message": "go"}), &[]).json();
     // The child has used up the run's budget, so its parent cannot go on either.
-    assert_eq!(told["status"], "error", "{told}");
-    assert!(told["error"].as_str().unwrap().contains("the budget of this run is $0.05"), "{told}");
+    assert_eq!(reported["status"], "error", "{reported}");
+    assert!(reported["error"].as_str().unwrap().contains("the budget of this run is $0.05"), "{reported}");
     let ended = history(&up, "main").into_iter().rfind(|event| event["kind"] == "call_ended").unwrap();
     assert!(ended.to_string().contains("- a: the budget of this run is $0.05"), "{ended}");
     model.check();
 }
 
 #[test]
-fn an_isolated_child_knows_nothing_of_what_its_parent_remembers() {
+fn isolated_child_cannot_read_its_parents_memories() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => {
             call("memory_store", json!({"namespace": "knowledge", "content": "the cat is called Tom"}))
@@ -443,17 +443,17 @@ fn an_isolated_child_knows_nothing_of_what_its_parent_remembers() {
         ),
         ("open" | "shut", _) => {
             let prompt = heard.body["messages"][0].to_string();
-            let told: Vec<String> = heard.body["messages"]
+            let reported: Vec<String> = heard.body["messages"]
                 .as_array()
                 .unwrap()
                 .iter()
                 .map(|said| said["content"].to_string())
                 .collect();
             let knows = prompt.contains("likes tea");
-            Turn::text(format!("user known: {knows}; {}", told[2..].join(" ")))
+            Turn::text(format!("user known: {knows}; {}", reported[2..].join(" ")))
         }
         ("again", 0) => call("memory_recall", json!({"namespace": "knowledge"})),
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(GUIDED);
     let up = Gateway::start(&world);
@@ -462,14 +462,14 @@ fn an_isolated_child_knows_nothing_of_what_its_parent_remembers() {
         &json!({"path": "USER.md", "content": "likes tea"}),
         &[("Gantry-Agent", "main")],
     );
-    let told = reply(&up, "go");
-    let (open, shut) = told.split_once("## isolated").unwrap();
-    assert!(open.contains("user known: true") && open.contains("called Tom"), "{told}");
+    let reported = reply(&up, "go");
+    let (open, shut) = reported.split_once("## isolated").unwrap();
+    assert!(open.contains("user known: true") && open.contains("called Tom"), "{reported}");
     assert!(
         shut.contains("user known: false") && shut.contains("Nothing is stored") && !shut.contains("Tom"),
-        "{told}"
+        "{reported}"
     );
-    assert_eq!(shut.matches("unknown tool").count(), 2, "neither objects nor other sessions: {told}");
+    assert_eq!(shut.matches("unknown tool").count(), 2, "neither objects nor other sessions: {reported}");
     world.run(&["sessions", "reset", "main"]);
     let after = reply(&up, "again");
     assert!(after.contains("Tom") && !after.contains("dog"), "{after}");

@@ -47,7 +47,7 @@ fn decide(heard: &Heard) -> Turn {
 }
 
 #[test]
-fn nothing_is_lost_doubled_or_stuck_over_many_kills_of_the_gateway() {
+fn gateway_kills_lose_duplicate_and_block_nothing() {
     let mut random = Random::new();
     let model = Model::deciding(decide);
     // Each conversation begins anew when it is quiet, so that names do not pile up.

@@ -35,7 +35,7 @@ fn model() -> Model {
 }
 
 #[test]
-fn openais_python_client_uses_all_of_it() {
+fn openai_python_client_works() {
     let model = model();
     let world = model.world("autonomy = \"guided\"");
     world.write("a.txt", "x\n");
@@ -82,7 +82,7 @@ fn openais_python_client_uses_all_of_it() {
 }
 
 #[test]
-fn clients_for_node_do_not_repeat_a_run_that_failed() {
+fn node_clients_do_not_retry_a_failed_run() {
     let model = model();
     let world = model.world("autonomy = \"guided\"");
     world.write("a.txt", "x\n");
@@ -128,7 +128,7 @@ fn said(answer: &gantry_testkit::Response, stream: bool) -> (String, Value) {
 }
 
 #[test]
-fn an_open_question_is_answered_with_how_to_answer_it() {
+fn pending_approval_response_explains_how_to_answer() {
     let model = Model::deciding(|heard| match (heard.body["messages"].to_string(), results(heard)) {
         (said, _) if said.contains("and now?") => Turn::text("as before"),
         (_, 0) => call("Bash", json!({"command": "echo ran >> notes"})),

@@ -65,7 +65,7 @@ fn a_real_model_calls_a_tool_and_answers() {
         assert!(!ran.stderr.contains("refused the request"), "{ran:?}");
         let exported = world.run(&["sessions", "export", &session]).stdout;
         let events: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        // Its call was understood, it was told what came of it, and it went on from there.
+        // The call was parsed, its result was sent to the model, and the model continued.
         let ended = events.iter().position(|event| event["kind"] == "call_ended");
         let replied = events.iter().rposition(|event| event["kind"] == "replied");
         if ran.code == 0 && ended.is_some() && ended < replied {

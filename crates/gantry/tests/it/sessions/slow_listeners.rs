@@ -32,20 +32,23 @@ fn slowly(path: &str, body: &Value, headers: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_slow_reader_of_a_session_hears_how_it_ended() {
+fn slow_session_listener_receives_the_final_event() {
     let body = json!({"message": "say much"});
-    let told = slowly("/v1/sessions/slow/messages", &body, &[("Accept", "text/event-stream")]);
-    let told = events(told.as_bytes());
-    let of = |name: &str| told.iter().filter(|event| event["event"] == name).count();
+    let reported = slowly("/v1/sessions/slow/messages", &body, &[("Accept", "text/event-stream")]);
+    let reported = events(reported.as_bytes());
+    let of = |name: &str| reported.iter().filter(|event| event["event"] == name).count();
     assert!(of("missed") > 0, "it was fast enough, so nothing was tried");
-    assert_eq!((of("final"), &told.last().unwrap()["text"]), (1, &json!("x".repeat(LETTERS))));
+    assert_eq!((of("final"), &reported.last().unwrap()["text"]), (1, &json!("x".repeat(LETTERS))));
 }
 
 #[test]
-fn a_slow_reader_of_a_completion_is_told_that_words_are_missing() {
+fn slow_completion_reader_is_warned_about_missing_text() {
     let body =
         json!({"model": "main", "stream": true, "messages": [{"role": "user", "content": "say much"}]});
-    let told = slowly("/v1/chat/completions", &body, &[("Gantry-Session", "slow")]);
-    assert!(told.ends_with("data: [DONE]\n\n"), "{}", &told[told.len().saturating_sub(300)..]);
-    assert!(told.contains("too_slow") && !told.contains("\"finish_reason\":\"stop\""), "it looks whole");
+    let reported = slowly("/v1/chat/completions", &body, &[("Gantry-Session", "slow")]);
+    assert!(reported.ends_with("data: [DONE]\n\n"), "{}", &reported[reported.len().saturating_sub(300)..]);
+    assert!(
+        reported.contains("too_slow") && !reported.contains("\"finish_reason\":\"stop\""),
+        "it looks whole"
+    );
 }

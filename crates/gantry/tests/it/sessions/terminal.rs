@@ -42,7 +42,7 @@ fn model() -> Model {
 }
 
 #[test]
-fn a_conversation_at_a_terminal() {
+fn conversation_works_at_a_terminal() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");
     let up = Gateway::start(&world);
@@ -63,7 +63,7 @@ fn a_conversation_at_a_terminal() {
     terminal.sees("> ");
     terminal.type_keys("\x1b[A\x1b[A\x1b[A\r");
     terminal.sees("heard <hello>");
-    // A call is asked about where it is typed, and told in a line with how long it took.
+    // The call is approved at the terminal, and its line shows how long it took.
     terminal.type_keys("run it\r");
     terminal.sees("\u{2026} Bash");
     terminal.sees("allow? [y]es, [n]o, [a]lways");
@@ -105,7 +105,7 @@ fn a_conversation_at_a_terminal() {
 }
 
 #[test]
-fn calls_side_by_side_are_asked_about_one_after_the_other() {
+fn parallel_calls_are_approved_one_at_a_time() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");
     let _up = Gateway::start(&world);
@@ -128,7 +128,7 @@ fn calls_side_by_side_are_asked_about_one_after_the_other() {
 }
 
 #[test]
-fn an_interrupt_stops_the_run_and_another_one_leaves() {
+fn first_interrupt_stops_the_run_and_second_exits() {
     let model = model();
     let world = model.world("");
     let up = Gateway::start(&world);
@@ -151,7 +151,7 @@ fn an_interrupt_stops_the_run_and_another_one_leaves() {
 }
 
 #[test]
-fn a_failing_command_has_no_tick() {
+fn failed_command_is_marked_as_failed() {
     let model = model();
     let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
     let _up = Gateway::start(&world);
@@ -165,7 +165,7 @@ fn a_failing_command_has_no_tick() {
 }
 
 #[test]
-fn an_open_chat_reconnects_after_a_restart() {
+fn open_chat_reconnects_after_gateway_restart() {
     let model = model();
     let world = model.world("");
     let mut up = Gateway::start(&world);
@@ -199,7 +199,7 @@ fn an_open_chat_reconnects_after_a_restart() {
 }
 
 #[test]
-fn one_message_whose_gateway_is_lost_names_where_the_answer_will_be() {
+fn one_shot_chat_names_the_session_when_the_gateway_dies() {
     let model = model();
     let world = model.world("");
     let up = Gateway::start(&world);
@@ -215,7 +215,7 @@ fn one_message_whose_gateway_is_lost_names_where_the_answer_will_be() {
 }
 
 #[test]
-fn a_chat_works_where_it_is_started() {
+fn chat_uses_the_current_directory_as_workspace() {
     let model = Model::deciding(|heard| match super::results(heard) {
         0 => call("Read", json!({"path": "a.txt"})),
         _ if heard.last_text().contains("from elsewhere") => Turn::text("elsewhere"),

@@ -41,26 +41,26 @@ fn talk(kind: &str) -> (Model, Vec<Heard>) {
     ));
     std::fs::write(world.workspace().join("red.png"), PNG).unwrap();
     let up = Gateway::start(&world);
-    let told = post(&up, "main", &json!({"message": "which colour?"}), &[]).json();
-    assert_eq!(told["reply"], "it is red", "{told}");
+    let reported = post(&up, "main", &json!({"message": "which colour?"}), &[]).json();
+    assert_eq!(reported["reply"], "it is red", "{reported}");
     for (command, part) in [
         ("/think low", "thinking is now adaptive, with low effort"),
         ("/think off", "thinking is now off"),
         ("/model claude-sonet-5-5", "did you mean lab/claude-sonnet-5-5"),
         ("/model", "the model is lab/claude-sonnet-5-5"),
     ] {
-        let told = post(&up, "main", &json!({"message": command}), &[]).json().to_string();
-        assert!(told.contains(part), "{command}: {told}");
+        let reported = post(&up, "main", &json!({"message": command}), &[]).json().to_string();
+        assert!(reported.contains(part), "{command}: {reported}");
     }
-    let told = post(&up, "main", &json!({"message": "and again?"}), &[]).json();
-    assert_eq!(told["status"], "final", "{told}");
+    let reported = post(&up, "main", &json!({"message": "and again?"}), &[]).json();
+    assert_eq!(reported["status"], "final", "{reported}");
     let heard = model.server.requests();
     model.check();
     (model, heard)
 }
 
 #[test]
-fn the_messages_api_is_sent_pictures_pairs_and_marks() {
+fn messages_api_receives_images_tool_pairs_and_cache_marks() {
     let (_model, heard) = talk("anthropic");
     let [first, second, third] = heard.as_slice() else { panic!("{}", heard.len()) };
     let results = second.body["messages"].as_array().unwrap().last().unwrap()["content"].clone();
@@ -81,7 +81,7 @@ fn the_messages_api_is_sent_pictures_pairs_and_marks() {
 }
 
 #[test]
-fn chat_completions_are_sent_pictures_and_pairs() {
+fn chat_completions_receives_images_and_tool_pairs() {
     let (_model, heard) = talk("openai");
     let messages = heard[1].body["messages"].as_array().unwrap();
     let tools = messages.iter().filter(|message| message["role"] == "tool").count();

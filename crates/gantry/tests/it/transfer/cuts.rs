@@ -55,7 +55,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_transfer_goes_on_where_it_was_when_its_node_is_renamed() {
+fn transfer_resumes_after_its_node_is_renamed() {
     const SIZE: u64 = 48 * MIB;
     let fleet = Fleet::start();
     let cable = Proxy::with_rate(fleet.address, Some(8 * MIB));
@@ -94,7 +94,7 @@ fn a_transfer_goes_on_where_it_was_when_its_node_is_renamed() {
 }
 
 #[test]
-fn a_transfer_survives_cuts_of_either_side() {
+fn transfer_survives_cuts_of_either_side() {
     let mut random = Random::new();
     let fleet = Fleet::start();
     let cuts = scaled(100, 10);
@@ -146,7 +146,7 @@ fn a_transfer_survives_cuts_of_either_side() {
 }
 
 #[test]
-fn a_transfer_at_a_terminal_says_which_node_it_waits_for() {
+fn transfer_at_a_terminal_names_the_node_it_waits_for() {
     let fleet = Fleet::start();
     let cable = Proxy::with_rate(fleet.address, Some(4 * MIB));
     let mut to = fleet.add("box", &[]);

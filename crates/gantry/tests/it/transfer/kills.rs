@@ -61,8 +61,8 @@ impl TwoNodes {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
-        self.listen = told["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        let reported: Value = serde_json::from_str(&line).unwrap();
+        self.listen = reported["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
         self.gateway = Some(child);
     }
 
@@ -130,7 +130,7 @@ fn finished(mut child: Child) -> (i32, String, String) {
 }
 
 #[test]
-fn killed_nodes_and_gateways_lose_nothing() {
+fn transfer_survives_kills_of_nodes_and_gateway() {
     let seed = seed();
     let mut random = Random::from_seed(seed);
     let (wanted, size) = scaled((100, 1024 * MIB), (5, 192 * MIB));
@@ -163,22 +163,22 @@ fn killed_nodes_and_gateways_lose_nothing() {
         }
         let (code, stdout, stderr) = finished(transfer);
         assert_eq!(code, 0, "{stdout} {stderr}, seed {seed}");
-        let told: Value = serde_json::from_str(&stdout).unwrap();
-        assert_eq!(told["bytesTransferred"], json!(size));
+        let reported: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(reported["bytesTransferred"], json!(size));
         assert!(std::fs::read(fleet.folder("b").join("large")).unwrap() == content, "seed {seed}");
         assert_eq!(fleet.names("b"), ["large"], "seed {seed}");
     }
 }
 
 #[test]
-fn a_transfer_from_the_command_line_tells_what_came_of_it() {
+fn transfer_command_reports_its_outcome() {
     let fleet = TwoNodes::start();
     std::fs::write(fleet.folder("a").join("note.md"), "# hello\n").unwrap();
     let (code, stdout, stderr) = finished(fleet.transfer("a:note.md", "gsv:notes/note.md"));
     assert_eq!(code, 0, "{stderr}");
-    let told: Value = serde_json::from_str(&stdout).unwrap();
+    let reported: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(
-        told,
+        reported,
         json!({"source": "a:note.md", "destination": "gsv:notes/note.md", "bytesTransferred": 8, "mime": "text/markdown"})
     );
     // What `local` means is where one stands.
@@ -231,7 +231,7 @@ autonomy = "autonomous"
 "#;
 
 #[test]
-fn rules_of_the_gateway_hold_for_both_ends_of_a_transfer() {
+fn gateway_rules_apply_to_both_ends_of_a_transfer() {
     let mut fleet = TwoNodes::start();
     for (path, text) in [("plain", "x"), ("secret.txt", "s"), ("tree/a", "x"), ("tree/secret.txt", "s")] {
         let path = fleet.folder("a").join(path);
@@ -278,7 +278,7 @@ fn rules_of_the_gateway_hold_for_both_ends_of_a_transfer() {
 }
 
 #[test]
-fn a_node_that_is_revoked_is_not_waited_for() {
+fn transfer_fails_when_its_node_is_revoked() {
     for (word, waits) in
         [("revoke", Duration::ZERO), ("revoke", Duration::from_secs(2)), ("forget", Duration::from_secs(2))]
     {
@@ -337,7 +337,7 @@ fn ended_by_itself(child: &mut Option<Child>) -> Option<i32> {
 }
 
 #[test]
-fn a_connected_node_that_is_sent_away_leaves_no_part_and_ends() {
+fn revoked_connected_node_leaves_no_part_file_and_exits() {
     for word in ["revoke", "forget", "renew"] {
         let mut fleet = TwoNodes::start();
         let large = std::fs::File::create(fleet.folder("a").join("large")).unwrap();
@@ -364,7 +364,7 @@ fn a_connected_node_that_is_sent_away_leaves_no_part_and_ends() {
 }
 
 #[test]
-fn the_home_is_meant_where_the_shell_left_its_sign() {
+fn tilde_in_an_endpoint_means_the_home_directory() {
     let fleet = TwoNodes::start();
     std::fs::write(fleet.world.folder.path().join("in-the-home"), "hello").unwrap();
     let sent = fleet.world.run(&["transfer", "local:~/in-the-home", "gsv:copy"]);
@@ -399,7 +399,7 @@ fn asking(fleet: &TwoNodes, elsewhere: &World, token: &str, words: &[&str]) -> C
 }
 
 #[test]
-fn what_somebody_else_waits_for_by_then_does_not_end_with_the_token_it_was_begun_with() {
+fn shared_transfer_outlives_the_token_that_started_it() {
     let world = World::new();
     world.configure("[[policy.rules]]\nname = \"all\"\ntool = \"*\"\ndecision = \"allow\"\n");
     let mut fleet = TwoNodes::start_in(world);
@@ -427,7 +427,7 @@ fn what_somebody_else_waits_for_by_then_does_not_end_with_the_token_it_was_begun
 }
 
 #[test]
-fn what_goes_on_after_a_restart_is_on_record_and_ends_with_the_token_it_was_begun_with() {
+fn resumed_transfer_is_audited_and_ends_with_its_token() {
     let mut fleet = TwoNodes::start();
     let sparse = |name: &str, size: u64| {
         std::fs::File::create(fleet.folder("a").join(name)).unwrap().set_len(size).unwrap();
@@ -471,7 +471,7 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn what_could_not_be_called_off_is_told_and_called_off_by_the_same_command_again() {
+fn failed_cancel_is_reported_and_repeatable() {
     let mut fleet = TwoNodes::start();
     let large = std::fs::File::create(fleet.folder("a").join("large")).unwrap();
     large.set_len(1 << 40).unwrap();
@@ -479,15 +479,15 @@ fn what_could_not_be_called_off_is_told_and_called_off_by_the_same_command_again
     eventually("something arrives", LIMIT, || !fleet.names("b").is_empty());
     let part = fleet.names("b");
     end(&mut fleet.gateway);
-    let mut told = String::new();
+    let mut reported = String::new();
     let mut stderr = BufReader::new(transfer.stderr.take().unwrap());
-    while !told.contains("the gateway was lost") {
-        assert!(stderr.read_line(&mut told).unwrap() > 0, "{told}");
+    while !reported.contains("the gateway was lost") {
+        assert!(stderr.read_line(&mut reported).unwrap() > 0, "{reported}");
     }
     interrupt(&transfer);
     let mut said = String::new();
     transfer.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(transfer.wait().unwrap().code(), Some(4), "{said} {told}");
+    assert_eq!(transfer.wait().unwrap().code(), Some(4), "{said} {reported}");
     for part in
         ["was not called off", "goes on with it when it is back", "cannot be reached", "same command again"]
     {

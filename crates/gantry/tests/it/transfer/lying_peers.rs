@@ -37,8 +37,8 @@ impl Liar {
             let schema = json!({"type": "object"});
             let tool =
                 |name| json!({"name": name, "description": "d", "inputSchema": schema, "annotations": {}});
-            let told = json!({"tools": [tool("Read"), tool("Write")]});
-            answered(link.request_within(method::NODE_TOOLS, raw(&told), Duration::from_secs(10)).await)
+            let reported = json!({"tools": [tool("Read"), tool("Write")]});
+            answered(link.request_within(method::NODE_TOOLS, raw(&reported), Duration::from_secs(10)).await)
                 .unwrap();
             link
         });
@@ -100,7 +100,7 @@ impl Service for Liar {
 }
 
 #[test]
-fn a_source_that_leaves_bytes_out_does_not_stop_the_gateway() {
+fn source_that_omits_bytes_does_not_block_the_gateway() {
     let world = World::new();
     let runtime = runtime();
     let (liar, _joined) = Liar::join(&world, &runtime, 0);
@@ -119,7 +119,7 @@ fn a_source_that_leaves_bytes_out_does_not_stop_the_gateway() {
 }
 
 #[test]
-fn a_second_connection_that_does_not_come_is_asked_for_again() {
+fn missing_bulk_connection_is_requested_again() {
     let world = World::new();
     let runtime = runtime();
     let (liar, _joined) = Liar::join(&world, &runtime, 2);

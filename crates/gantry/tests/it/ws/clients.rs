@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 #[test]
-fn connect_says_who_answers_and_refuses_what_it_must() {
+fn connect_identifies_the_gateway_and_rejects_invalid_hellos() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.client_token(&world, "mine", &[]);
@@ -44,7 +44,7 @@ fn connect_says_who_answers_and_refuses_what_it_must() {
 }
 
 #[test]
-fn unknown_fields_and_methods_are_answered_never_ignored() {
+fn unknown_fields_and_methods_get_an_error() {
     let world = World::new();
     let up = Gateway::start(&world);
     runtime().block_on(async {
@@ -64,18 +64,18 @@ fn unknown_fields_and_methods_are_answered_never_ignored() {
         }
         let mut raw = Raw::connected(&up, &params(Role::Client, "c", &up.token, None)).await;
         raw.say(r#"{"type": "hello", "id": 3}"#).await;
-        let told = raw.hear().await.unwrap();
-        assert_eq!((&told["id"], &told["error"]["code"]), (&json!(3), &json!("bad_frame")));
+        let reported = raw.hear().await.unwrap();
+        assert_eq!((&reported["id"], &reported["error"]["code"]), (&json!(3), &json!("bad_frame")));
         raw.say("{").await;
-        let told = raw.hear().await.unwrap();
-        assert_eq!((&told["event"], &told["data"]["code"]), (&json!("error"), &json!("bad_frame")));
+        let reported = raw.hear().await.unwrap();
+        assert_eq!((&reported["event"], &reported["data"]["code"]), (&json!("error"), &json!("bad_frame")));
         raw.say(r#"{"type": "req", "id": 4, "method": "tools.list"}"#).await;
         assert_eq!(raw.hear().await.unwrap()["ok"], true, "parameters may be left out");
     });
 }
 
 #[test]
-fn calls_answer_as_they_do_over_http() {
+fn calls_answer_like_http() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let up = Gateway::start(&world);
@@ -142,7 +142,7 @@ fn cancelling_ends_the_command() {
 }
 
 #[test]
-fn many_calls_share_one_connection_and_too_many_are_told() {
+fn calls_share_a_connection_up_to_a_limit() {
     let world = World::new();
     let up = Gateway::start(&world);
     runtime().block_on(async {
@@ -158,7 +158,7 @@ fn many_calls_share_one_connection_and_too_many_are_told() {
 }
 
 #[test]
-fn administration_is_the_operators() {
+fn only_the_operator_may_administrate() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.client_token(&world, "mine", &["--agents", "*"]);
@@ -189,7 +189,7 @@ fn administration_is_the_operators() {
 }
 
 #[test]
-fn progress_of_a_call_reaches_who_asked() {
+fn progress_reaches_the_caller() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);

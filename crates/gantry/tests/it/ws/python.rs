@@ -72,7 +72,7 @@ fn client(up: &Gateway, args: &[&str]) -> (bool, Value, String) {
 }
 
 #[test]
-fn a_node_in_python_joins_answers_and_survives() {
+fn python_node_joins_answers_and_reconnects() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "snake", &[]);
@@ -116,7 +116,7 @@ fn a_node_in_python_joins_answers_and_survives() {
 }
 
 #[test]
-fn a_client_in_python_calls_cancels_and_hears_progress() {
+fn python_client_calls_cancels_and_receives_progress() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let up = Gateway::start(&world);
@@ -125,9 +125,9 @@ fn a_client_in_python_calls_cancels_and_hears_progress() {
     node.wait_for("joined");
     let (ok, read, _) = client(&up, &["Read", r#"{"path": "a.txt"}"#]);
     assert_eq!((ok, &read["json"]["content"]), (true, &json!("1\tone")));
-    let (ok, waited, told) = client(&up, &["snake__Wait", r#"{"ms": 500}"#]);
+    let (ok, waited, reported) = client(&up, &["snake__Wait", r#"{"ms": 500}"#]);
     assert_eq!((ok, &waited["json"]["waited"]), (true, &json!(500)));
-    assert!(told.contains("call.progress"), "{told}");
+    assert!(reported.contains("call.progress"), "{reported}");
     let code = |(ok, answer, _): (bool, Value, String)| (ok, answer["error"]["code"].clone());
     assert_eq!(code(client(&up, &["Raed", "{}"])), (false, json!("unknown_tool")));
     assert_eq!(code(client(&up, &["snake__Wait", r#"{"ms": 60000}"#, "300"])), (false, json!("deadline")));

@@ -6,7 +6,7 @@ use gantry_testkit::{Gateway, World};
 use serde_json::json;
 
 #[test]
-fn methods_without_parameters_take_none() {
+fn methods_without_parameters_reject_parameters() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.client_token(&world, "ci", &[]);
@@ -26,7 +26,7 @@ fn methods_without_parameters_take_none() {
 }
 
 #[test]
-fn connect_says_what_it_must_and_no_more() {
+fn connect_rejects_missing_and_unknown_fields() {
     let world = World::new();
     let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);

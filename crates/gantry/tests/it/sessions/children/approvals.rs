@@ -7,16 +7,16 @@ use gantry_testkit::{Gateway, eventually};
 use serde_json::json;
 
 use super::super::{Model, call, results};
-use super::{children, spawn, task, told};
+use super::{children, reported, spawn, task};
 
 #[test]
-fn a_childs_question_is_the_parents_and_outlives_the_gateway() {
+fn child_approval_is_asked_in_the_parent_and_survives_restart() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([{"name": "scout", "task": "write it"}])),
         ("write it", 0) => call("Bash", json!({"command": "echo done >> notes"})),
         ("write it", 1) => call("ask_user", json!({"question": "Which colour?", "options": ["red", "blue"]})),
         ("write it", _) => Turn::text(format!("it is {}", heard.last_text())),
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world("autonomy = \"supervised\"");
     let up = Gateway::start(&world);
@@ -47,7 +47,7 @@ fn a_childs_question_is_the_parents_and_outlives_the_gateway() {
 }
 
 #[test]
-fn children_of_an_autonomous_agent_ask_nobody() {
+fn children_of_an_autonomous_agent_never_ask() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([{"name": "scout", "task": "ask"}])),
         ("ask", 0) => call("ask_user", json!({"question": "May I?"})),
@@ -56,7 +56,7 @@ fn children_of_an_autonomous_agent_ask_nobody() {
             let all = heard.body["messages"].as_array().unwrap().iter();
             Turn::text(all.map(|said| said["content"].to_string()).collect::<Vec<_>>().join("\n"))
         }
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world("autonomy = \"autonomous\"");
     world.write(".env", "KEY=1\n");

@@ -13,19 +13,19 @@ fn completed(stage: &Stage, before: &[(&str, &str)], part: usize, stream: bool) 
         before.iter().map(|(role, content)| json!({"role": role, "content": content})).collect();
     messages.push(json!({"role": "user", "content": format!("case 0 part {part}")}));
     let body = json!({"model": "c0", "messages": messages, "stream": stream}).to_string();
-    let told = stage.up.ask("POST", "/v1/chat/completions", &[], body.as_bytes());
-    assert_eq!(told.status, 200, "{told:?}");
+    let reported = stage.up.ask("POST", "/v1/chat/completions", &[], body.as_bytes());
+    assert_eq!(reported.status, 200, "{reported:?}");
     if !stream {
-        return told.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+        return reported.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
     }
-    let text = told.text();
+    let text = reported.text();
     let chunks =
         text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
     chunks.filter_map(|chunk| Some(chunk["choices"][0]["delta"]["content"].as_str()?.to_owned())).collect()
 }
 
 #[test]
-fn an_answer_that_a_caller_says_again_keeps_its_labels() {
+fn repeated_answer_keeps_its_labels() {
     const CASES: &[Case] = &[case("kept by the caller", &[&[PAGE, DIARY, SAYS], &[GET], &[GREETS], &[POST]])];
     let stage = Stage::new(CASES, "autonomy = \"autonomous\"");
     for stream in [false, true] {
@@ -42,7 +42,7 @@ fn an_answer_that_a_caller_says_again_keeps_its_labels() {
 }
 
 #[test]
-fn an_agent_that_asks_nobody_is_no_way_out_for_others() {
+fn autonomous_agent_cannot_be_used_to_leak() {
     const MAIL: Step =
         ("tool__agent_send", r#"{"agentId": "{agent}", "targetAgentId": "loose", "message": "go"}"#);
     const SEND: Step = ("gsv__SessionSend", r#"{"sessionKey": "agent:loose:main", "message": "go"}"#);

@@ -79,8 +79,8 @@ impl Show {
         let said = json!({"message": format!("say {number}")});
         let whole = post(&self.up, &format!("agent:main:w{number}"), &said, &[]).json();
         let stream = [("Accept", "text/event-stream")];
-        let told = events(&post(&self.up, &format!("agent:main:s{number}"), &said, &stream).body);
-        let deltas = told.iter().filter(|event| event["event"] == "text");
+        let reported = events(&post(&self.up, &format!("agent:main:s{number}"), &said, &stream).body);
+        let deltas = reported.iter().filter(|event| event["event"] == "text");
         let deltas: String = deltas.map(|event| event["delta"].as_str().unwrap()).collect();
         let history = self.up.get(&format!("/v1/sessions/agent:main:s{number}/events")).json();
         let replied = history["events"].as_array().unwrap().iter().rfind(|event| event["kind"] == "replied");
@@ -101,7 +101,7 @@ impl Show {
         vec![
             ("whole", text(&whole["reply"])),
             ("streamed", deltas),
-            ("final event", text(&told.last().unwrap()["text"])),
+            ("final event", text(&reported.last().unwrap()["text"])),
             ("journal", text(&kept)),
             ("chat completion", text(&completed)),
             ("streamed chat completion", chunks),
@@ -129,11 +129,11 @@ fn nothing_is_fetched(kind: &str) {
     for (number, attack) in ATTACKS.iter().enumerate() {
         let seen = show.seen(number);
         for (surface, text) in &seen {
-            let told = format!("{attack:?} on {surface} ({kind}): {text:?}");
-            assert_eq!(fetched(text), [""; 0], "{told}");
-            assert!(text.contains("the+key"), "it can still be read: {told}");
+            let reported = format!("{attack:?} on {surface} ({kind}): {text:?}");
+            assert_eq!(fetched(text), [""; 0], "{reported}");
+            assert!(text.contains("the+key"), "it can still be read: {reported}");
             let names = ["web_fetch http://127.0.0.1:", "Read diary.txt", "stand here as text"];
-            assert!(names.iter().all(|name| text.contains(name)), "the note says why: {told}");
+            assert!(names.iter().all(|name| text.contains(name)), "the note says why: {reported}");
         }
         let (first, others) = seen.split_first().unwrap();
         for (surface, text) in &others[..others.len() - 1] {
@@ -144,17 +144,17 @@ fn nothing_is_fetched(kind: &str) {
 }
 
 #[test]
-fn nothing_is_fetched_that_a_model_says_by_the_messages_api() {
+fn images_are_neutralized_with_the_messages_api() {
     nothing_is_fetched("anthropic");
 }
 
 #[test]
-fn nothing_is_fetched_that_a_model_says_by_chat_completions() {
+fn images_are_neutralized_with_chat_completions() {
     nothing_is_fetched("openai");
 }
 
 #[test]
-fn links_and_code_are_shown_as_they_are() {
+fn links_and_code_are_unchanged() {
     let show = Show::new("openai", HONEST);
     for (number, honest) in HONEST.iter().enumerate() {
         for (surface, text) in show.seen(number) {

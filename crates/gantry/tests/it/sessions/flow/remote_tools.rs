@@ -146,7 +146,7 @@ fn stage(cases: &'static [Case], agent: &str) -> Stage {
 }
 
 #[test]
-fn the_ways_through_others_are_real() {
+fn unlabelled_runs_can_leak_through_mcp_and_nodes() {
     let stage = stage(WAYS_OUT, "autonomy = \"guided\"");
     for (number, way) in WAYS_OUT.iter().enumerate() {
         let (questions, _) = played(&stage, way, number);
@@ -163,26 +163,27 @@ fn the_ways_through_others_are_real() {
 }
 
 #[test]
-fn attacks_through_others_on_an_autonomous_agent_are_denied() {
+fn attacks_through_mcp_and_nodes_on_an_autonomous_agent_are_denied() {
     attacks_are_stopped(&stage(ATTACKS, "autonomy = \"autonomous\""), ATTACKS, "autonomous");
 }
 
 #[test]
-fn attacks_through_others_on_a_guided_agent_wait_for_a_human() {
+fn attacks_through_mcp_and_nodes_on_a_guided_agent_need_approval() {
     attacks_are_stopped(&stage(ATTACKS, "autonomy = \"guided\""), ATTACKS, "guided");
 }
 
 #[test]
-fn honest_work_with_others_is_not_asked_about() {
+fn benign_tasks_with_mcp_and_nodes_need_no_approval() {
     honest_work_is_done(&stage(TASKS, "autonomy = \"guided\""), TASKS);
 }
 
 #[test]
-fn the_owner_can_trust_a_machine_again() {
+fn owner_can_clear_the_taint_of_a_node() {
     const CASES: &[Case] = &[case("trusted", &[&[PAGE, FAR_SCRIPT], &[RUN_FAR_SCRIPT], &[RUN_FAR_SCRIPT]])];
     let stage = stage(CASES, "autonomy = \"guided\"");
     assert!(stage.play(0, 0).is_empty() && stage.play(0, 1).len() == 1);
-    let told = super::post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust node:far"}), &[]).json();
-    assert!(told["told"].as_str().unwrap_or_default().contains("1 marks"), "{told}");
+    let reported =
+        super::post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust node:far"}), &[]).json();
+    assert!(reported["told"].as_str().unwrap_or_default().contains("1 marks"), "{reported}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
 }
