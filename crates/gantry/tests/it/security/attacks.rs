@@ -492,7 +492,7 @@ fn spoilt_text(random: &mut Random) -> String {
 
 fn spoilt_bytes(random: &mut Random) -> Vec<u8> {
     let length = [0, 1, 15, 16, 17, 48, 4096][random.below(7)];
-    let mut bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+    let mut bytes: Vec<u8> = (0..length).map(|_| random.next_u64() as u8).collect();
     if let Some(kind) = bytes.first_mut() {
         *kind = random.below(6) as u8;
     }
