@@ -1,5 +1,5 @@
-//! A gateway under mixed load for a long time: memory, descriptors and threads stay flat, and what is on disk grows only by
-//! what retention keeps. The check runs two minutes of it; `GANTRY_SOAK=1` runs an hour.
+//! A gateway under mixed load for a long time: memory, descriptors and threads stay flat, and the disk usage grows only by
+//! what retention keeps. The check runs two minutes; `GANTRY_SOAK=1` runs an hour.
 
 use std::path::Path;
 use std::process::{Child, Stdio};

@@ -125,7 +125,7 @@ fn full_log_file_is_rotated_and_old_lines_stay_readable() {
     let up = Gateway::start(&world);
     (0..10).for_each(|_| drop(up.call("local__Nope", &json!({}))));
     let size = |name: &str| std::fs::metadata(folder.join(name)).map_or(0, |file| file.len());
-    eventually("the full file is put aside", SOON, || size("node.log.1") > 1_000_000);
+    eventually("the full file is rotated", SOON, || size("node.log.1") > 1_000_000);
     assert!(size("node.log") < 100_000 && size("node.log.1") <= 1 << 20);
     let shown = world.run(&["logs", "local", "--lines", "50"]);
     assert!(shown.stdout.contains("\"old\"") && shown.stdout.contains("call_refused"), "{shown:?}");

@@ -145,10 +145,11 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        if matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(300));
-            let _ = self.child.kill();
+        let until = std::time::Instant::now() + Duration::from_millis(300);
+        while matches!(self.child.try_wait(), Ok(None)) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
         }
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! Calls made as an agent: its view, its policy, and the data directory out of its reach.
+//! Calls made as an agent: its tools, its policy, and the closed data directory.
 
 use gantry_testkit::World;
 use serde_json::json;

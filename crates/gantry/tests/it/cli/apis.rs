@@ -54,7 +54,7 @@ fn assert_nowhere(folder: &Path, value: &str) {
             assert_nowhere(&path, value);
         } else {
             let text = std::fs::read(&path).unwrap();
-            assert!(!String::from_utf8_lossy(&text).contains(value), "{value} stands in {}", path.display());
+            assert!(!String::from_utf8_lossy(&text).contains(value), "{value} is in {}", path.display());
         }
     }
 }

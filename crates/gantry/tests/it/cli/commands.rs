@@ -1,4 +1,4 @@
-//! Commands, exit codes, and what goes to which stream.
+//! Commands, exit codes, and which output goes to which stream.
 
 use gantry_testkit::World;
 use serde_json::json;

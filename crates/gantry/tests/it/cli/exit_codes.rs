@@ -92,7 +92,7 @@ fn exit_codes_with_a_gateway() {
     check(
         &world,
         &[
-            // Ids that nobody has, that somebody has, and that nobody may have.
+            // Unknown ids, ids in use, and invalid ids.
             (&["nodes", "show", "zz"], &[], 2),
             (&["nodes", "forget", "zz"], &[], 2),
             (&["nodes", "revoke", "zz"], &[], 2),

@@ -1,4 +1,4 @@
-//! A call means the same through a gateway as without one: the same JSON, the same exit code.
+//! A call gives the same JSON and exit code with and without a gateway.
 
 use gantry_testkit::{Gateway, World};
 use serde_json::{Value, json};

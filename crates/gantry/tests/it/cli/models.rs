@@ -1,4 +1,4 @@
-//! `gantry models`, with scripted servers in place of the companies' and of Ollama.
+//! `gantry models`, with scripted model servers.
 
 use gantry_model::testing::{Failure, KEY, Script, ScriptedServer, Turn};
 use gantry_testkit::{Gateway, Ran, World, eventually};

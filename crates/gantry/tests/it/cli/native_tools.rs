@@ -1,4 +1,4 @@
-//! The native tools in-process: an agent's workspace lasts from one run of the program to the next.
+//! Native tools in-process: an agent's workspace persists between runs of the program.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Standard output and standard error that cannot be written: no command panics, and what runs long goes on.
+//! Output that cannot be written: no command panics, and long-running commands keep running.
 
 use std::fs::OpenOptions;
 use std::process::{Command, Stdio};
@@ -57,7 +57,7 @@ fn node_keeps_running_when_it_cannot_print() {
         let args = ["node", "--gateway", "http://127.0.0.1:3", "--id", "zz"];
         let mut command = world.command(&args);
         command.env("GANTRY_TOKEN", format!("gtn_{}", "x".repeat(43))).stdin(Stdio::null());
-        let mut node = Process::spawn(&mut command.stdout(Stdio::null()).stderr(stderr));
+        let mut node = Process::spawn(command.stdout(Stdio::null()).stderr(stderr));
         let log = world.data().join("nodes/zz/logs/node.log");
         eventually("the node has failed to connect twice", Duration::from_secs(20), || {
             let warned = std::fs::read_to_string(&log).unwrap_or_default().matches("disconnected").count();
@@ -75,7 +75,7 @@ fn gateway_keeps_running_when_it_cannot_print() {
     // Something to warn of, too.
     world.configure("[mcpServers.gone]\ncommand = \"/does/not/exist\"\n");
     let mut command = world.command(&["up", "--listen", "127.0.0.1:0", "--verbose"]);
-    let mut up = Process::spawn(&mut command.stdin(Stdio::null()).stdout(full()).stderr(full()));
+    let mut up = Process::spawn(command.stdin(Stdio::null()).stdout(full()).stderr(full()));
     eventually("the gateway answers", Duration::from_secs(20), || {
         assert_eq!(up.child.try_wait().unwrap(), None, "the gateway ended");
         let listed = world.run(&["nodes", "list", "--json"]);
@@ -93,12 +93,12 @@ fn log_follow_ends_with_its_reader() {
     let args = ["node", "--gateway", "http://127.0.0.1:3", "--id", "zz"];
     let mut command = world.command(&args);
     command.env("GANTRY_TOKEN", format!("gtn_{}", "x".repeat(43))).stdin(Stdio::null());
-    let _node = Process::spawn(&mut command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let _node = Process::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
     let log = world.data().join("nodes/zz/logs/node.log");
     let has_line = || std::fs::metadata(&log).is_ok_and(|file| file.len() > 0);
     eventually("the node has a log", Duration::from_secs(20), has_line);
     let mut command = world.command(&["node", "logs", "--follow"]);
-    let mut following = Process::spawn(&mut command.stdin(Stdio::null()).stdout(unread()));
+    let mut following = Process::spawn(command.stdin(Stdio::null()).stdout(unread()));
     eventually("it has ended", Duration::from_secs(20), || following.child.try_wait().unwrap().is_some());
     assert_eq!(following.child.wait().unwrap().code(), Some(0));
 }

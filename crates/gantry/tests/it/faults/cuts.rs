@@ -1,4 +1,4 @@
-//! The connection between a node and its gateway is cut and healed at random moments during calls.
+//! The connection between a node and its gateway is cut and restored at random moments during calls.
 
 use std::time::{Duration, Instant};
 

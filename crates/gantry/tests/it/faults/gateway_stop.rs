@@ -1,4 +1,4 @@
-//! How a gateway comes to its end, and that there is one on a data directory.
+//! How a gateway stops, and that each data directory has at most one.
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ fn second_start_reports_the_running_gateway() {
     assert!(second.stderr.contains(&up.url), "{}", second.stderr);
     assert!(second.stderr.contains(&up.pid().to_string()), "{}", second.stderr);
     up.kill();
-    // Nothing of a killed one stands in the way.
+    // The lock of a killed gateway does not block the next one.
     let up = Gateway::start(&world);
     assert_eq!(up.get("/health").status, 200);
 }

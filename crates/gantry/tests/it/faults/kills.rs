@@ -1,4 +1,4 @@
-//! kill -9 for the node, then for the gateway, at random moments under load.
+//! The node, then the gateway, is killed with SIGKILL at random moments under load.
 
 use std::time::{Duration, Instant};
 

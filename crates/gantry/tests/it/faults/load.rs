@@ -1,4 +1,4 @@
-//! Calls of every kind whose effects can be counted afterwards.
+//! Calls of every kind, with effects that the tests count afterwards.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

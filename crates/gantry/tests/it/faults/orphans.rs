@@ -1,4 +1,4 @@
-//! Nothing is left behind when all is stopped.
+//! No process is left after everything stops.
 
 use std::time::Duration;
 

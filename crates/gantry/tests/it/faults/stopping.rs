@@ -1,4 +1,4 @@
-//! An orderly stop under load: what was begun is answered, and nothing is answered twice.
+//! An orderly stop under load answers every started call exactly once.
 
 use std::time::Duration;
 

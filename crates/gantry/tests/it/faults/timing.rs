@@ -1,4 +1,4 @@
-//! How soon things happen: a revoked node is closed, a replaced one gives way, a lost one comes back.
+//! Time limits: revoked nodes are closed, replaced ones yield, and disconnected ones reconnect.
 
 use std::time::{Duration, Instant};
 

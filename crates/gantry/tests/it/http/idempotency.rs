@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: one effect, one answer, whatever happens to the connection or the gateway.
+//! `Idempotency-Key`: one effect and one answer, even when the connection or the gateway fails.
 
 use std::time::Duration;
 

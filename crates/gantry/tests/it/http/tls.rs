@@ -1,4 +1,4 @@
-//! TLS with a certificate of one's own.
+//! TLS with the operator's own certificate.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -128,7 +128,7 @@ fn local_commands_work_without_loopback_name_in_certificate() {
     let ran = world.run(&["call", "read", r#"{"path": "a.txt"}"#]);
     assert_eq!(ran.code, 0, "{} {}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("one"), "{}", ran.stdout);
-    // Another certificate at that place is somebody else.
+    // Another certificate at that address is another server.
     let lock = world.data().join("gateway.lock");
     let text = std::fs::read_to_string(&lock).unwrap();
     let mut running: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -1,4 +1,4 @@
-//! Sessions at `/mcp` that clients open and never close: they are counted, bounded and freed.
+//! Sessions at `/mcp` that clients never close are counted, bounded and freed.
 
 use std::time::Duration;
 

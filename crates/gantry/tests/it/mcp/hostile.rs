@@ -1,4 +1,4 @@
-//! Servers that are killed, hang, flood or change under way, while others are at work: nobody else notices.
+//! MCP servers that are killed, hang, flood or change their tools do not affect other servers.
 
 use std::time::{Duration, Instant};
 

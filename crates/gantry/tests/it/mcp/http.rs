@@ -1,4 +1,4 @@
-//! Many clients at `/mcp`: who is let in, what they see, and that nobody gets at anybody else's.
+//! Clients at `/mcp`: authentication, visible tools, and isolation between clients.
 
 use std::time::Duration;
 
@@ -170,7 +170,7 @@ fn session_belongs_to_its_token_and_scope() {
     for token in [&narrow, &plain] {
         let bearer = format!("Bearer {token}");
         let headers = [("Authorization", &*bearer), ("Mcp-Session-Id", &*mine.id)];
-        assert_eq!(post(&up, "/mcp", &list, &headers).0, 404, "somebody else's session is no session");
+        assert_eq!(post(&up, "/mcp", &list, &headers).0, 404, "a session of another token is unknown");
     }
     let call = json!({"name": "Bash", "arguments": {"command": "touch evil"}});
     let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": call});

@@ -1,4 +1,4 @@
-//! `gantry mcp install`: the client's file is changed once, with consent, and the old one is kept.
+//! `gantry mcp install` changes the client's file once, with consent, and keeps a backup.
 
 use std::os::unix::fs::PermissionsExt;
 

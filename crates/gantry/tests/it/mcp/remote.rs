@@ -1,4 +1,4 @@
-//! Servers at addresses: the reference server over streamable HTTP, headers with secrets, and logins.
+//! MCP servers at a URL: the reference server over streamable HTTP, headers with secrets, and logins.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ fn reference_server(port: u16) -> Process {
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let mut command = Command::new(node);
     command.arg(script).arg("streamableHttp").env("PORT", port.to_string());
-    let server = Process::spawn(&mut command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let server = Process::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
     eventually("it listens", Duration::from_secs(20), || TcpStream::connect(("127.0.0.1", port)).is_ok());
     server
 }

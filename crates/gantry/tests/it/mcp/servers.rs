@@ -1,4 +1,4 @@
-//! Servers that others wrote: their tools through every surface, whatever the servers do.
+//! Third-party MCP servers: their tools over every surface.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! One client on standard input and output, without a gateway.
+//! One MCP client on standard input and output, without a gateway.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

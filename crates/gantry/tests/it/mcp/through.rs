@@ -1,4 +1,4 @@
-//! One client on standard input and output, whose tools are a gateway's.
+//! One MCP client on standard input and output, with the tools of a gateway.
 
 use gantry_testkit::peers::{Node, runtime};
 use gantry_testkit::{Gateway, World};

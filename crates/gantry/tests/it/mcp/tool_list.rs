@@ -1,4 +1,4 @@
-//! What the default tool list costs a model.
+//! The size of the default tool list in tokens.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

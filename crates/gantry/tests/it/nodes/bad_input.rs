@@ -1,4 +1,4 @@
-//! What cannot work says so in the tool's own words, leaves nothing half-written, and disturbs nobody else.
+//! Calls that cannot work return the tool's error, leave no partial files, and do not disturb others.
 
 use std::path::Path;
 

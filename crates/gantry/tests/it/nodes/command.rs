@@ -1,4 +1,4 @@
-//! `gantry node` as its users run it: real processes, a real gateway.
+//! `gantry node` with real processes and a real gateway.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -242,7 +242,7 @@ fn limited_node_offers_and_runs_only_its_tools() {
 fn unconnected_node_retries_and_stops_at_once() {
     let world = World::new();
     let mut node = Process::spawn(
-        &mut quiet(world.command(&["node", "--gateway", "http://127.0.0.1:1", "--id", "alone"]))
+        quiet(world.command(&["node", "--gateway", "http://127.0.0.1:1", "--id", "alone"]))
             .env("GANTRY_TOKEN", "gtn_x"),
     );
     eventually("the first attempt has failed", SOON, || {
@@ -324,7 +324,7 @@ fn week_old_part_files_are_removed_without_a_gateway() {
     std::fs::set_permissions(world.data(), PermissionsExt::from_mode(0o700)).unwrap();
     let args = ["node", "--gateway", "http://127.0.0.1:1", "--id", "a"];
     let mut command = quiet(world.command(&args));
-    let node = Process::spawn(&mut command.env("GANTRY_TOKEN", "gtn_x"));
+    let node = Process::spawn(command.env("GANTRY_TOKEN", "gtn_x"));
     eventually("the old one goes", SOON, || !old.exists());
     drop(node);
     assert!(young.exists());
@@ -442,7 +442,10 @@ fn renamed_node_does_not_adopt_processes_of_another_gateways_node() {
     std::fs::write(theirs.join("badge"), "of another gateway").unwrap();
     assert_eq!(joined.gateway.run(&["nodes", "rename", "laptop", "desk"]).code, 0);
     eventually("the node is sent away", SOON, || node.child.try_wait().unwrap().is_some());
-    assert!(!theirs.join("processes/sessions").join(&session).exists(), "it is somebody else's home");
+    assert!(
+        !theirs.join("processes/sessions").join(&session).exists(),
+        "that directory belongs to another gateway's node"
+    );
     assert_eq!(joined.machine.run(&["node", "stop", "--id", "laptop", "--kill"]).code, 0);
     assert!(!runs("sleep 883.7"));
 }

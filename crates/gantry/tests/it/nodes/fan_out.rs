@@ -1,4 +1,4 @@
-//! One call for several machines, and the default node where none is named.
+//! One call for several nodes, and the default node when none is named.
 
 use gantry_testkit::{Fleet, SOON, eventually};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Nodes that answer late, never, or what is no result: their callers hear in time what was wrong, and with whom.
+//! Nodes that answer late, never or with invalid results: the caller gets a timely error that names the node.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Machines that join: what they must say of themselves, what is called on which, what operators do to them.
+//! Nodes that join: validation of their hello, routing of calls, and administration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -406,7 +406,7 @@ fn process_exits_during_gateway_downtime_are_reported_after_reconnect() {
         assert!(client.events("process.ended").is_empty(), "the operator's only");
         let late = Client::operator(&up).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
-        assert!(late.events("process.ended").is_empty(), "somebody has heard it");
+        assert!(late.events("process.ended").is_empty(), "an operator already received it");
     });
 }
 

@@ -1,4 +1,4 @@
-//! A node that offers less says less, and refuses the rest even when it is asked behind the gateway's back.
+//! A node with limited tools advertises only those and rejects all others.
 
 use gantry_testkit::Fleet;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Many machines on one gateway, and what an idle one costs.
+//! Many nodes on one gateway, and the cost of an idle one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

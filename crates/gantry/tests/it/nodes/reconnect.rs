@@ -1,4 +1,4 @@
-//! A call in flight survives the loss of its connection, and is answered once.
+//! A running call survives the loss of its connection and is answered once.
 
 use std::time::{Duration, Instant};
 

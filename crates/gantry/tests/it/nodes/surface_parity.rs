@@ -1,4 +1,4 @@
-//! A tool answers the same on a node, whichever way it is called, as in the process of its caller.
+//! A tool gives the same answer on a node over every surface as in-process.
 
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +27,7 @@ type Calling<'a> = dyn Fn(&str, &Value) -> Answer + 'a;
 struct Way<'a> {
     name: &'static str,
     workspace: String,
-    /// For whoever goes on with a session.
+    /// The session id, for the calls that follow.
     keeps_ids: bool,
     call: Box<Calling<'a>>,
 }

@@ -1,4 +1,4 @@
-//! Those who mean harm: all are refused with a reason, and the gateway goes on serving in bounded memory.
+//! Hostile peers: each is rejected with a reason, and the gateway keeps serving in bounded memory.
 
 use std::time::{Duration, Instant};
 

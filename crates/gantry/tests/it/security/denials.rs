@@ -1,4 +1,4 @@
-//! A denial denies in the whole product: every tool, by every way in, for everybody who comes that way. The inputs are those of
+//! A denial holds in the whole product: for every tool, surface and principal. The inputs are those of
 //! the matrix behind the gate, so each call would have its effect if it were let through.
 
 use std::collections::BTreeMap;

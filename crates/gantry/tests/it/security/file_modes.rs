@@ -1,4 +1,4 @@
-//! What Gantry keeps is its owner's alone, whatever the umask.
+//! Files in the data directory are private to their owner, whatever the umask.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -202,7 +202,7 @@ fn as_plain_user(command: &mut Command) -> &mut Command {
 #[test]
 fn gateway_and_keeper_are_not_traceable_by_the_same_user() {
     let world = World::new();
-    // A program that its user cannot read is hidden anyway, and so may be what lies below somebody's home.
+    // A program that its user cannot read is hidden anyway, and a home directory may hide it too.
     let program = world.folder.path().join("gantry");
     std::fs::copy(env!("CARGO_BIN_EXE_gantry"), &program).unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();

@@ -15,7 +15,7 @@ const MB: usize = 1 << 20;
 /// What all may hold together, and what a debug build takes besides, in KB.
 const MOST_KB: u64 = (256 + 150) * 1024;
 
-/// How long small calls are watched while others hoard.
+/// How long small calls are measured while others use up memory.
 const WATCHED: Duration = Duration::from_secs(5);
 
 /// A socket of a client before WebSocket frames are made: they are made here, and badly.
@@ -88,7 +88,7 @@ impl Wire {
     }
 }
 
-/// A gateway, somebody with a token who means no good, and what it takes before they begin.
+/// A gateway, a hostile client with a token, and the resident memory before the attack.
 struct Attacked {
     world: World,
     up: Gateway,
@@ -124,7 +124,7 @@ fn watched(up: &Gateway, operator: &Client, runtime: &tokio::runtime::Runtime) -
     }
     took.sort_unstable();
     println!("two small calls: {:?} at the median of {}", took[took.len() / 2], took.len());
-    // A debug build on a busy machine; what matters is that nobody waits for those who hoard.
+    // A debug build on a busy machine; what matters is that no call waits for the greedy clients.
     assert!(took[took.len() / 2] < Duration::from_secs(1), "{took:?}");
     most
 }
@@ -286,7 +286,7 @@ fn greedy_clients_leave_quota_for_operator_and_nodes() {
     let world = World::new();
     let up = Gateway::start(&world);
     let runtime = runtime();
-    let hoards: Vec<Wire> = ["one", "two"]
+    let greedy: Vec<Wire> = ["one", "two"]
         .into_iter()
         .map(|name| {
             let token = up.client_token(&world, name, &["--read-only"]);
@@ -311,7 +311,7 @@ fn greedy_clients_leave_quota_for_operator_and_nodes() {
     let bearer = format!("Bearer {third}");
     let posted = up.ask("POST", "/v1/tools/read", &[("Authorization", &bearer)], &vec![b'x'; 30 * MB]);
     assert_eq!(posted.status, 503);
-    drop(hoards);
+    drop(greedy);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whose token may do what: the operator's, clients' within their scope, agents', and nobody else's.
+//! Permissions of tokens: the operator's, clients' within their scope, agents'.
 
 use std::time::Duration;
 

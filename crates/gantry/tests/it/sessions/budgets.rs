@@ -1,4 +1,4 @@
-//! What agents may spend: the call that would pass a budget is not made, and what was spent outlives the gateway.
+//! Budgets: a call over budget is not made, and spending survives a restart.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ fn run_started_by_a_message_is_charged_to_the_sending_run() {
         eventually("the other run is over", Duration::from_secs(30), || {
             recorded(&up, "agent:other:main").contains("the budget of this run is $1.90")
         });
-        // 0, 0.4, 0.8, 1.2 and 0.5, and not 1.6 and 0.5: whoever of the two asks.
+        // 0, 0.4, 0.8, 1.2 and 0.5, and not 1.6 and 0.5, whichever of the two asks.
         assert_eq!(asked(&model), 4, "{tool}: {reported}");
         // Who writes by himself pays by himself.
         stopped(&say(&up, "agent:other:main", "n"), &["the budget of this run"]);

@@ -1,4 +1,4 @@
-//! kill -9 for the gateway at random moments of runs whose tools leave traces.
+//! The gateway is killed with SIGKILL at random moments of runs whose tools leave traces.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn kills() -> usize {
 fn decide(heard: &Heard) -> Turn {
     let messages = heard.body["messages"].as_array().unwrap();
     let texts: Vec<String> = messages.iter().map(|message| message["content"].to_string()).collect();
-    // The newest task counts; a summary or a note beside it does not matter.
+    // The newest task counts. A summary or a note next to it does not matter.
     let all = texts.join(" ");
     let tasks: Vec<&str> = all.match_indices("task-").map(|(at, _)| &all[at..]).collect();
     let name =
@@ -50,7 +50,7 @@ fn decide(heard: &Heard) -> Turn {
 fn gateway_kills_lose_duplicate_and_block_nothing() {
     let mut random = Random::new();
     let model = Model::deciding(decide);
-    // Each conversation begins anew when it is quiet, so that names do not pile up.
+    // Each conversation is reset when it is idle, so that names do not accumulate.
     let world = model.world(
         "autonomy = \"guided\"\nflow = \"off\"\nmaxRequests = 200\n[agents.main.reset]\nmode = \"idle\"\nidleMinutes = 0",
     );

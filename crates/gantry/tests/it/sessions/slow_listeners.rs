@@ -1,4 +1,4 @@
-//! Who reads slower than an answer comes hears how it ended, and that something is missing: never a hole that nobody tells of.
+//! A listener that reads slower than an answer arrives still gets the final event and a note about missing text.
 
 use std::time::Duration;
 

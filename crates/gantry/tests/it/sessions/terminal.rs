@@ -1,4 +1,4 @@
-//! `gantry chat` at a terminal: keys are typed, and what is on the screen is read.
+//! `gantry chat` at a terminal.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One large transfer whose connection is cut again and again.
+//! One large transfer whose connection is cut repeatedly.
 
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Transfers between real processes, which are killed on the way.
+//! Transfers between real processes that are killed on the way.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -181,7 +181,7 @@ fn transfer_command_reports_its_outcome() {
         reported,
         json!({"source": "a:note.md", "destination": "gsv:notes/note.md", "bytesTransferred": 8, "mime": "text/markdown"})
     );
-    // What `local` means is where one stands.
+    // `local` means the machine that runs the command.
     let (code, _, stderr) = finished(fleet.transfer("gsv:notes/note.md", "local:here.md"));
     assert_eq!(code, 0, "{stderr}");
     assert_eq!(std::fs::read_to_string(fleet.world.workspace().join("here.md")).unwrap(), "# hello\n");

@@ -1,4 +1,4 @@
-//! A node that breaks the rules of transfers harms nobody but itself.
+//! A node that violates the transfer protocol harms only itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 const ID: &str = "liar";
 
 /// Says that it has sent everything, after bytes that leave some out.
-struct Liar {
+struct LyingNode {
     up: Arc<Gateway>,
     token: String,
     bulk: Mutex<Option<Link>>,
@@ -24,16 +24,16 @@ struct Liar {
     asked: AtomicBool,
 }
 
-impl Liar {
+impl LyingNode {
     /// One that is connected; its link.
-    fn join(world: &World, runtime: &Runtime, empty_words: u32) -> (Arc<Liar>, Link) {
+    fn join(world: &World, runtime: &Runtime, empty_words: u32) -> (Arc<LyingNode>, Link) {
         let up = Arc::new(Gateway::start(world));
         let token = up.add_node(world, ID, &[]);
         let (empty_words, asked) = (empty_words.into(), false.into());
-        let liar = Arc::new(Liar { up, token, bulk: Mutex::new(None), empty_words, asked });
+        let node = Arc::new(LyingNode { up, token, bulk: Mutex::new(None), empty_words, asked });
         let link = runtime.block_on(async {
-            let params = params(Role::Node, ID, &liar.token, Some(hello(false)));
-            let (link, _) = link(&liar.up, &params, liar.clone()).await.unwrap();
+            let params = params(Role::Node, ID, &node.token, Some(hello(false)));
+            let (link, _) = link(&node.up, &params, node.clone()).await.unwrap();
             let schema = json!({"type": "object"});
             let tool =
                 |name| json!({"name": name, "description": "d", "inputSchema": schema, "annotations": {}});
@@ -42,7 +42,7 @@ impl Liar {
                 .unwrap();
             link
         });
-        (liar, link)
+        (node, link)
     }
 
     fn says_so_only(&self) -> bool {
@@ -62,7 +62,7 @@ fn hello(bulk: bool) -> NodeHello {
     }
 }
 
-impl Service for Liar {
+impl Service for LyingNode {
     fn request(self: Arc<Self>, _: Link, request: Request) -> ServeFuture {
         Box::pin(async move {
             let answer = match request.method.as_str() {
@@ -103,17 +103,17 @@ impl Service for Liar {
 fn source_that_omits_bytes_does_not_block_the_gateway() {
     let world = World::new();
     let runtime = runtime();
-    let (liar, _joined) = Liar::join(&world, &runtime, 0);
+    let (node, _joined) = LyingNode::join(&world, &runtime, 0);
     let mut transfer = world.command(&["transfer", "liar:x", "gsv:x"]).spawn().unwrap();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
         let asked = Instant::now();
-        let listed: Value = liar.up.get("/v1/nodes").json();
+        let listed: Value = node.up.get("/v1/nodes").json();
         assert!(listed["nodes"].is_array(), "{listed}");
         assert!(asked.elapsed() < Duration::from_secs(2), "others wait for it: {:?}", asked.elapsed());
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(world.run(&["workspace", "cat", "x"]).code, 1, "nothing stands under its name");
+    assert_eq!(world.run(&["workspace", "cat", "x"]).code, 1, "no file has its name");
     transfer.kill().unwrap();
     transfer.wait().unwrap();
 }
@@ -122,10 +122,10 @@ fn source_that_omits_bytes_does_not_block_the_gateway() {
 fn missing_bulk_connection_is_requested_again() {
     let world = World::new();
     let runtime = runtime();
-    let (liar, _joined) = Liar::join(&world, &runtime, 2);
+    let (node, _joined) = LyingNode::join(&world, &runtime, 2);
     let mut transfer = world.command(&["transfer", "liar:x", "gsv:x"]).spawn().unwrap();
     let within = Duration::from_secs(12);
-    eventually("it is asked again", within, || liar.asked.load(Ordering::SeqCst));
+    eventually("it is asked again", within, || node.asked.load(Ordering::SeqCst));
     transfer.kill().unwrap();
     transfer.wait().unwrap();
 }

@@ -1,4 +1,4 @@
-//! The WebSocket as clients know it: the handshake, calls, progress, cancellation, who may ask what.
+//! The WebSocket for clients: handshake, calls, progress, cancellation and permissions.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The protocol's page names everything that the protocol has.
+//! `docs/protocol.md` names everything in the protocol.
 
 const METHODS: &str = include_str!("../../../../gantry-protocol/src/methods.rs");
 const ERRORS: &str = include_str!("../../../../gantry-protocol/src/error.rs");

@@ -1,4 +1,4 @@
-//! A node and a client in another language, written from `docs/protocol.md`, against the real gateway.
+//! A node and a client in Python, written from `docs/protocol.md`, against the real gateway.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the protocol says of requests and of `connect` is held to the letter.
+//! Requests and `connect` are validated exactly as the protocol says.
 
 use gantry_protocol::{ConnectParams, ErrorCode, MAX_LISTED_CALLS, NodeHello, Role};
 use gantry_testkit::peers::{Client, Raw, hello, params, runtime};

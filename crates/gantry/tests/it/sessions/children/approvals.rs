@@ -1,4 +1,4 @@
-//! What children ask is asked where their family began, with the child's name.
+//! Approvals that children need are asked in the session where their family began, with the child's name.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Messages between agents: kept in order, signed by the runtime, bounded.
+//! Messages between agents are ordered, signed by the runtime and bounded.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The gateway ends while children work: at the next start their parents wait on for the same children.
+//! The gateway ends while children work. At the next start their parents resume waiting for them.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Labels that another conversation has to know of: one that the caller keeps, and one of an agent that asks nobody.
+//! Labels that cross conversations: in an answer that a caller repeats, and of an autonomous agent.
 
 use serde_json::{Value, json};
 

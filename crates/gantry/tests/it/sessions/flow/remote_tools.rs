@@ -1,4 +1,4 @@
-//! Ways through what is not this machine: a server that others wrote, and a second machine of the owner's.
+//! Leaks through MCP servers and through a second machine of the owner.
 
 use gantry_testkit::World;
 use serde_json::json;
@@ -43,7 +43,7 @@ const ATTACKS: &[Case] = &[
     case("the far shell takes along what is there", &[&[PAGE, FAR_CURL]]),
     case("a far file that is read", &[&[FAR_DIARY, GET]]),
     case(
-        "a far file as courier",
+        "a file on another node as carrier",
         &[
             &[
                 PAGE,
