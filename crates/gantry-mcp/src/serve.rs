@@ -108,6 +108,7 @@ pub fn http_service<B: Backend>(
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use gantry_testkit::eventually_async;
     use gantry_tool::{Outcome, Refusal, Registry, ToolScope};
     use http_body_util::Full;
     use tokio::sync::watch;
@@ -148,16 +149,7 @@ mod tests {
         "capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
     const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-    /// Polls until the condition holds, for up to a minute of paused time.
-    async fn eventually(what: &str, holds: impl Fn() -> bool) {
-        for _ in 0..6_000 {
-            if holds() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{what}");
-    }
+    const LIMIT: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
     async fn closed_sessions_are_freed() {
@@ -172,7 +164,8 @@ mod tests {
                 service.handle(request(http::Method::POST, &session, INITIALIZED)).await;
             }
         }
-        eventually("every session listens for changes", || backend.0.receiver_count() >= 10).await;
+        eventually_async("every session listens for changes", LIMIT, || backend.0.receiver_count() >= 10)
+            .await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(backend.0.receiver_count(), 10, "one task per session");
         let open = sessions.ids().await;
@@ -181,7 +174,7 @@ mod tests {
             assert!(sessions.close(session).await);
         }
         assert!(sessions.ids().await.is_empty(), "the list shrinks");
-        eventually("the sessions' tasks have ended", || backend.0.receiver_count() == 0).await;
+        eventually_async("the sessions' tasks have ended", LIMIT, || backend.0.receiver_count() == 0).await;
         assert!(sessions.close(&open[0]).await, "closing twice is not an error");
     }
 

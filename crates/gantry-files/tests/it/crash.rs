@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gantry_files::testing::{seed, soak};
 use gantry_files::{Files, FilesOptions, Scope, WriteOptions, tag};
+use gantry_testkit::{Random, scaled, seed};
 
 /// Names the directory where the writer below works. The next test starts the writer.
 const DIR: &str = "GANTRY_TEST_CRASH_DIR";
@@ -35,12 +35,11 @@ fn writer() {
 #[test]
 fn killed_writers_leave_complete_files_and_no_temp_files() {
     let seed = seed();
-    println!("GANTRY_SEED={seed}");
-    let mut random = Random(seed | 1);
+    let mut random = Random::from_seed(seed);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ws/file");
     let mut interrupted = 0;
-    for _ in 0..soak(200, 20) {
+    for _ in 0..scaled(200, 20) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "crash::writer", "--nocapture"])
             .env(DIR, dir.path())
@@ -63,7 +62,7 @@ fn killed_writers_leave_complete_files_and_no_temp_files() {
                 break;
             }
         }
-        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
+        std::thread::sleep(Duration::from_micros(random.next_u64() % 20_000));
         child.kill().unwrap();
         child.wait().unwrap();
         lines.map_while(Result::ok).for_each(|line| note(&line));
@@ -115,15 +114,4 @@ fn check_whole(file: &Path) -> u64 {
 fn temp_files(dir: &Path) -> usize {
     let entries = std::fs::read_dir(dir).unwrap();
     entries.filter(|entry| entry.as_ref().unwrap().file_name() != "file").count()
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
 }

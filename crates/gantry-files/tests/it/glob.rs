@@ -10,11 +10,11 @@ use std::{
 };
 
 use gantry_files::{GLOB_LIMIT, GlobError, GlobResult, WalkOptions};
+use gantry_testkit::{Random, scaled};
 use globset::GlobBuilder;
 use proptest::prelude::*;
 
 use crate::{
-    random::{Random, cases},
     tree,
     walking::{glob, scope},
 };
@@ -141,7 +141,7 @@ fn cancelled_walk_returns_cancelled() {
 #[test]
 fn glob_equals_a_plain_walk_on_generated_trees() {
     let mut random = Random::new();
-    for _ in 0..cases(8, 100) {
+    for _ in 0..scaled(100, 8) {
         let dir = tempfile::tempdir().unwrap();
         let (base, outside) = (dir.path().join("base"), dir.path().join("outside"));
         fs::create_dir(&base).unwrap();
@@ -202,7 +202,7 @@ fn plain_walk(folder: &Path, above: &mut Vec<(u64, u64)>, files: &mut Vec<PathBu
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases(200, 5_000) as u32))]
+    #![proptest_config(ProptestConfig::with_cases(scaled(5_000, 200) as u32))]
 
     #[test]
     fn no_pattern_panics(pattern in r"([a-c/*?.{},!\[\]\\-]|\*\*|\PC){0,24}") {

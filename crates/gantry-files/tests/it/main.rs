@@ -16,7 +16,6 @@ mod partial_file;
 mod patch;
 mod patch_oracle;
 mod race;
-mod random;
 mod refused;
 mod scope;
 mod search;

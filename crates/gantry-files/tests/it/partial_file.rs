@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_files::testing::{Arena, as_user, seed, soak};
+use gantry_files::testing::{Arena, as_user};
 use gantry_files::{FileError, Files, FilesOptions, ManifestEntry, ManifestKind, Scope, WriteOptions};
+use gantry_testkit::{Random, scaled, seed};
 
 const DIR: &str = "GANTRY_TEST_PARTIAL_DIR";
 const WHOLE: usize = 8 << 20;
@@ -232,13 +233,12 @@ fn check_whole(file: &Path) {
 #[test]
 fn killed_receivers_lose_no_byte_and_expose_no_part() {
     let seed = seed();
-    println!("GANTRY_SEED={seed}");
-    let mut random = seed | 1;
+    let mut random = Random::from_seed(seed);
     let dir = tempfile::tempdir().unwrap();
     let here = scope(dir.path());
     let file = dir.path().join("ws/file");
     let mut resumed = 0;
-    for _ in 0..soak(100, 12) {
+    for _ in 0..scaled(100, 12) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "partial_file::receiver", "--nocapture"])
             .env(DIR, dir.path())
@@ -248,10 +248,7 @@ fn killed_receivers_lose_no_byte_and_expose_no_part() {
             .unwrap();
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
         while lines.next().unwrap().unwrap() != "ready" {}
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        std::thread::sleep(Duration::from_micros(random % 60_000));
+        std::thread::sleep(Duration::from_micros(random.next_u64() % 60_000));
         child.kill().unwrap();
         child.wait().unwrap();
         if file.exists() {

@@ -4,9 +4,8 @@ use gantry_files::{
     diff::unified,
     patch::{AppliedHunk, PatchError, PatchKind, apply},
 };
+use gantry_testkit::scaled;
 use proptest::prelude::*;
-
-use crate::random::cases;
 
 fn check(original: &str, patch: &str, expected: &str) {
     match apply(original.as_bytes(), patch, 0) {
@@ -157,7 +156,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases(500, 5_000) as u32))]
+    #![proptest_config(ProptestConfig::with_cases(scaled(5_000, 500) as u32))]
 
     #[test]
     fn own_diffs_apply(old in text(), new in text(), context in 0usize..5) {

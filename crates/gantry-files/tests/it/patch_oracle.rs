@@ -17,8 +17,7 @@ use std::{
 };
 
 use gantry_files::patch::{LineRole, PatchError, apply, parse};
-
-use crate::random::{Random, cases};
+use gantry_testkit::{Random, scaled};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Damage {
@@ -50,7 +49,7 @@ fn patches_apply_like_gnu_patch() {
     let dir = tempfile::tempdir().unwrap();
     let (mut applied, mut refused, mut adapted, mut ambiguous, mut misordered, mut git_agrees) =
         (0, 0, 0, 0, 0, 0);
-    let count = cases(200, 2_500);
+    let count = scaled(2_500, 200);
     for case in 0..count {
         let Some((file, patch, intact, damage)) = generate(&mut random, dir.path()) else { continue };
         let fuzz = if random.one_in(4) { 1 + random.below(2) as u8 } else { 0 };

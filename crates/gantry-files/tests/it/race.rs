@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use gantry_files::testing::{Arena, soak};
+use gantry_files::testing::Arena;
 use gantry_files::{Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
+use gantry_testkit::scaled;
 use rustix::fs::{CWD, RenameFlags};
 
 static GO: AtomicBool = AtomicBool::new(false);
@@ -26,7 +27,7 @@ fn swapped_links_never_leave_the_scope() {
 
     let done = AtomicBool::new(false);
     let swaps = AtomicUsize::new(0);
-    let operations = soak(200_000, 10_000);
+    let operations = scaled(200_000, 10_000);
     std::thread::scope(|threads| {
         threads.spawn(|| {
             while !done.load(Ordering::Relaxed) {

@@ -12,9 +12,9 @@ use std::{
 };
 
 use gantry_files::{LINE_CHARS, MATCH_LIMIT, MAX_LINE_BYTES, SearchError, SearchResult, WalkOptions};
+use gantry_testkit::{Random, scaled};
 
 use crate::{
-    random::{Random, cases},
     tree,
     walking::{scope, search},
 };
@@ -182,7 +182,7 @@ fn cancelled_search_returns_cancelled() {
 fn search_equals_rg_on_generated_trees() {
     let mut random = Random::new();
     let mut compared = 0;
-    for _ in 0..cases(10, 100) {
+    for _ in 0..scaled(100, 10) {
         let dir = tempfile::tempdir().unwrap();
         let (base, outside) = (dir.path().join("base"), dir.path().join("outside"));
         fs::create_dir(&base).unwrap();

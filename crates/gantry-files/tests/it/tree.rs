@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::random::Random;
+use gantry_testkit::Random;
 
 const NAMES: [&str; 16] = [
     "a",

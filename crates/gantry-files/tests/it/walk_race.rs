@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use gantry_files::testing::soak;
 use gantry_files::{ListOptions, Scope, UpdateOptions, WalkOptions};
+use gantry_testkit::scaled;
 use rustix::fs::{CWD, RenameFlags};
 
 use crate::race::{StopAtEnd, swap};
@@ -20,15 +20,15 @@ const SECRET: &str = "secret needle, and longer than anything else here";
 
 /// `vault` must stay closed, and `innocent` looks like it. `base` has entries that alternate
 /// between the two.
-struct World {
+struct SwappedTree {
     _dir: tempfile::TempDir,
     root: PathBuf,
     /// Pairs of names that are swapped.
     swapped: Vec<(PathBuf, PathBuf)>,
 }
 
-impl World {
-    fn new() -> World {
+impl SwappedTree {
+    fn new() -> SwappedTree {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         for (folder, text) in [("innocent", FINE), ("vault", SECRET)] {
@@ -61,7 +61,7 @@ impl World {
             symlink(root.join("vault"), &link).unwrap();
             swapped.push((real, link));
         }
-        World { _dir: dir, root, swapped }
+        SwappedTree { _dir: dir, root, swapped }
     }
 
     /// Runs `attempt`, which returns whether it saw something, against the swapper until both have
@@ -120,18 +120,18 @@ fn walk(scope: &Scope, base: &Path, round: usize) -> bool {
 
 #[test]
 fn walks_never_reveal_closed_files() {
-    let world = World::new();
-    let (scope, base) = (scope(&[world.root.join("vault")]), world.root.join("base"));
-    world.attack(soak(20_000, 1_200), |round| walk(&scope, &base, round));
+    let tree = SwappedTree::new();
+    let (scope, base) = (scope(&[tree.root.join("vault")]), tree.root.join("base"));
+    tree.attack(scaled(20_000, 1_200), |round| walk(&scope, &base, round));
 }
 
 #[test]
 fn walks_and_operations_never_reveal_refused_files() {
-    let world = World::new();
-    let vault = world.root.join("vault");
+    let tree = SwappedTree::new();
+    let vault = tree.root.join("vault");
     let (scope, base) =
-        (scope(&[]).refusing(Arc::new(move |path: &Path| path.starts_with(&vault))), world.root.join("base"));
-    world.attack(soak(40_000, 3_000), |round| {
+        (scope(&[]).refusing(Arc::new(move |path: &Path| path.starts_with(&vault))), tree.root.join("base"));
+    tree.attack(scaled(40_000, 3_000), |round| {
         let path = base.join(["file", "folder/token", "through", "real/token"][round / 5 % 4]);
         match round % 5 {
             0 => scope.open(&path).and_then(|file| file.read_all(1000)).is_ok_and(|bytes| {
@@ -150,8 +150,8 @@ fn walks_and_operations_never_reveal_refused_files() {
 /// The swap itself works here; otherwise the races above would prove nothing.
 #[test]
 fn links_can_be_swapped() {
-    let world = World::new();
-    let (shown, hidden) = &world.swapped[0];
+    let tree = SwappedTree::new();
+    let (shown, hidden) = &tree.swapped[0];
     rustix::fs::renameat_with(CWD, shown, CWD, hidden, RenameFlags::EXCHANGE).unwrap();
-    assert_eq!(fs::read_link(shown).unwrap(), world.root.join("vault/"));
+    assert_eq!(fs::read_link(shown).unwrap(), tree.root.join("vault/"));
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use gantry_files::testing::{seed, soak};
 use gantry_files::window::{Start, Window, WindowRequest, window};
 use gantry_files::{FileError, Files, FilesOptions, tag};
+use gantry_testkit::{scaled, seed};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
@@ -22,7 +22,6 @@ fn read(path: &Path, start: Start, limit: Option<u64>, max_bytes: usize) -> Resu
 #[test]
 fn windows_equal_sed() {
     let seed = seed();
-    println!("GANTRY_SEED={seed}");
     let line = prop_oneof![
         8 => "[a-zé漢]{0,40}",
         1 => "[a-z]{5000}",
@@ -31,7 +30,8 @@ fn windows_equal_sed() {
     ];
     let ending = prop_oneof![Just("\n"), Just("\r\n")];
     let file = (prop::collection::vec((line, ending), 0..60), any::<bool>());
-    let config = Config { cases: soak(400, 40) as u32, rng_seed: RngSeed::Fixed(seed), ..Config::default() };
+    let config =
+        Config { cases: scaled(400, 40) as u32, rng_seed: RngSeed::Fixed(seed), ..Config::default() };
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     TestRunner::new(config)

@@ -1,27 +1,19 @@
 //! Transfers into a bucket that cannot be reached for a while, and transfers whose node is renamed.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_store::Objects;
+use gantry_testkit::{S3Proxy, S3Server, eventually_async};
 use gantry_toolsets::{Endpoint, NodeServices};
 use gantry_transfers::TransfersDomain;
 
 use crate::fleet::Fleet;
-use crate::s3_server::S3Server;
-use crate::s3_wire::S3Wire;
 
 const MIB: usize = 1 << 20;
+const LIMIT: Duration = Duration::from_secs(30);
 /// A bucket gets this in five parts.
 const SIZE: usize = 40 * MIB - 77;
-
-async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 fn content() -> Vec<u8> {
     (0..SIZE).map(|at| (at / 777) as u8).collect()
@@ -30,13 +22,13 @@ fn content() -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfer_waits_for_a_store_that_is_away() {
     let server = S3Server::start();
-    let wire = S3Wire::to(&server);
+    let wire = S3Proxy::to(&server);
     let fleet = Arc::new(Fleet::start_on(Objects::s3(wire.config(&server)).unwrap()).await);
     fleet.write("local", "large", content());
     wire.cut_with_part(4);
     let own = fleet.clone();
     let transfer = tokio::spawn(async move { own.transfer("local:large", "gsv:large").await });
-    until("the upload begins", || wire.is_down()).await;
+    eventually_async("the upload begins", LIMIT, || wire.is_down()).await;
     // Longer than the retries of one request.
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(!transfer.is_finished());
@@ -53,14 +45,14 @@ async fn transfer_waits_for_a_store_that_is_away() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfer_cancelled_while_the_store_is_away_leaves_no_upload() {
     let server = S3Server::start();
-    let wire = S3Wire::to(&server);
+    let wire = S3Proxy::to(&server);
     let fleet = Fleet::start_on(Objects::s3(wire.config(&server)).unwrap()).await;
     fleet.write("local", "large", content());
     wire.cut_with_part(4);
     let call = fleet.call();
     let cancel = call.cancel.clone();
     let cancelling = async {
-        until("the upload begins", || wire.is_down()).await;
+        eventually_async("the upload begins", LIMIT, || wire.is_down()).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         cancel.cancel();
     };
@@ -74,7 +66,7 @@ async fn transfer_cancelled_while_the_store_is_away_leaves_no_upload() {
     wire.heal();
     let transfers = fleet.transfers.clone();
     let tidying = tokio::spawn(async move { transfers.keep_tidy().await });
-    until("the upload is aborted", || server.open_uploads().is_empty()).await;
+    eventually_async("the upload is aborted", LIMIT, || server.open_uploads().is_empty()).await;
     tidying.abort();
     assert!(fleet.objects.head("agents/main/large").await.unwrap().is_none());
 }
@@ -90,7 +82,7 @@ async fn transfer_continues_under_the_new_name_of_a_renamed_node() {
     let destination = Endpoint::parse(&format!("b:{}", to.display())).unwrap();
     let source = Endpoint::parse("a:large").unwrap();
     let transfer = tokio::spawn(async move { domain.transfer(call, source, destination).await });
-    until("a part comes", || fleet.names("b").iter().any(|name| name.ends_with(".part"))).await;
+    eventually_async("a part comes", LIMIT, || fleet.names("b").iter().any(|name| name.ends_with(".part"))).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     fleet.rename("b", "c").await;
     stop.cancel();

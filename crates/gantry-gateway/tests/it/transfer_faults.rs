@@ -3,24 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gantry_files::testing::{seed, soak};
+use gantry_testkit::{Random, scaled, seed};
 use gantry_tool::ToolError;
 
 use crate::fleet::Fleet;
 
 const MIB: usize = 1 << 20;
-
-/// Generates the same pseudo-random numbers for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 fn content(random: &mut Random, size: usize) -> Vec<u8> {
     let block: Vec<u8> = (0..MIB + 13).map(|_| random.below(256) as u8).collect();
@@ -30,11 +18,10 @@ fn content(random: &mut Random, size: usize) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file_arrives_complete_after_cuts_at_random_moments() {
     let seed = seed();
-    println!("GANTRY_SEED={seed}");
-    let mut random = Random(seed | 1);
+    let mut random = Random::from_seed(seed);
     let fleet = Arc::new(Fleet::start(&["a", "b"]).await);
-    let wanted = soak(100, 10);
-    let size = soak(1024, 64) * MIB;
+    let wanted = scaled(100, 10);
+    let size = scaled(1024, 64) * MIB;
     let expected = content(&mut random, size);
     let hash = blake3::hash(&expected);
     fleet.write("a", "large", &expected);
@@ -55,7 +42,7 @@ async fn file_arrives_complete_after_cuts_at_random_moments() {
             }
         });
         while !transfer.is_finished() && cuts < wanted {
-            tokio::time::sleep(Duration::from_millis(20 + random.below(200))).await;
+            tokio::time::sleep(Duration::from_millis(20 + random.below(200) as u64)).await;
             assert!(
                 !fleet.at("b", "large").exists() || transfer.is_finished() || {
                     // It may have been renamed since; then it has to be complete.

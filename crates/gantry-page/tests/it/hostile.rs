@@ -4,15 +4,14 @@
 use std::time::{Duration, Instant};
 
 use gantry_page::{article, html_to_text};
+use gantry_testkit::{is_soak, seed};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use url::Url;
 
-use crate::soak;
-
 fn runner(full: u32) -> TestRunner {
-    let cases = if soak::whole() { full } else { full / 20 };
-    let rng_seed = RngSeed::Fixed(soak::seed());
+    let cases = if is_soak() { full } else { full / 20 };
+    let rng_seed = RngSeed::Fixed(seed());
     TestRunner::new(Config { cases, rng_seed, failure_persistence: None, ..Config::default() })
 }
 

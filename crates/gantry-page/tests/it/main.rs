@@ -11,4 +11,3 @@ mod hostile;
 mod kinds;
 mod mozilla;
 mod pdf;
-mod soak;

@@ -2,8 +2,7 @@
 
 use gantry_page::article;
 use gantry_page::testing::mozilla::{Case, Score, cases, score};
-
-use crate::soak;
+use gantry_testkit::{is_soak, seed};
 
 /// The mean over all pages. `cargo xtask bench web` compares them with Mozilla's own library.
 const LEAST_MEAN_RECALL: f64 = 0.99;
@@ -15,10 +14,10 @@ const SAMPLE_ALLOWANCE: f64 = 0.01;
 fn main_content_is_found_with_little_noise() {
     let cases = cases();
     assert!(cases.len() >= 130, "{} pages", cases.len());
-    let (chosen, allowance): (Vec<&Case>, f64) = if soak::whole() {
+    let (chosen, allowance): (Vec<&Case>, f64) = if is_soak() {
         (cases.iter().collect(), 0.0)
     } else {
-        let seed = soak::seed() as usize;
+        let seed = seed() as usize;
         (cases.iter().skip(seed % 10).step_by(10).collect(), SAMPLE_ALLOWANCE)
     };
     let scores: Vec<(&str, Score)> = chosen

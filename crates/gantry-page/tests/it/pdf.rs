@@ -2,9 +2,8 @@
 
 use gantry_page::testing::{document, pdf};
 use gantry_page::{PdfText, pdf_text, readable};
+use gantry_testkit::{is_soak, seed};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-
-use crate::soak;
 
 fn text(bytes: &[u8]) -> Result<String, String> {
     pdf_text(bytes, 1_000).map(|found| found.text).map_err(|err| err.to_string())
@@ -115,8 +114,8 @@ fn endlessly_unpacking_document_is_refused() {
 
 #[test]
 fn damaged_documents_cause_no_panic() {
-    let runs = if soak::whole() { 20_000 } else { 1_000 };
-    let seed = soak::seed();
+    let runs = if is_soak() { 20_000 } else { 1_000 };
+    let seed = seed();
     let mut runner = TestRunner::new(Config {
         cases: runs,
         rng_seed: RngSeed::Fixed(seed),

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gantry_process::{Network, Processes, Sandbox, SessionId, Stdin, end_sessions};
+use gantry_testkit::eventually_async;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{bench, eventually, marker, recover, survivors};
+use crate::support::{bench, marker, recover, survivors};
 
 /// Starts a detached session that answers each line. Its folder has a path short enough for a
 /// socket.
@@ -124,7 +125,7 @@ async fn unreadable_records_are_skipped_with_a_warning() {
     assert!(!sessions.join("00000000-0000-4000-8000-00000000000c").exists());
     let ids: Vec<_> = processes.list().await.unwrap().into_iter().map(|session| session.id).collect();
     assert_eq!(ids.len(), 2);
-    eventually(Duration::from_secs(5), "the torn exit record is replaced", || {
+    eventually_async("the torn exit record is replaced", Duration::from_secs(5), || {
         std::fs::read_to_string(folder(directory.path(), torn).join("ended.json"))
             .unwrap()
             .contains("KeeperLost")
@@ -141,7 +142,7 @@ async fn running_session_with_a_torn_record_can_be_ended() {
     let processes = recover(directory.path()).await;
     let torn = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
     let logless = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
-    eventually(Duration::from_secs(5), "both run", || survivors(&marker).len() == 2).await;
+    eventually_async("both run", Duration::from_secs(5), || survivors(&marker).len() == 2).await;
     drop(processes);
     std::fs::write(folder(directory.path(), torn).join("session.json"), "{").unwrap();
     std::fs::remove_file(folder(directory.path(), logless).join("log")).unwrap();
@@ -182,7 +183,7 @@ async fn lost_keeper_is_reported_with_and_without_an_engine() {
             let script = format!("(exec -a {marker} sleep 300) & echo out; exec -a {marker} sleep 300");
             let mut processes = recover(directory.path()).await;
             let id = detached(&processes, &script).await;
-            eventually(Duration::from_secs(5), "it runs", || survivors(&marker).len() == 2).await;
+            eventually_async("it runs", Duration::from_secs(5), || survivors(&marker).len() == 2).await;
             assert_eq!(processes.poll(id, Duration::from_secs(5)).await.unwrap().tail, "out\n");
             if engine_there {
                 kill_keepers(directory.path(), id, guard_too);
@@ -210,7 +211,7 @@ async fn command_of_a_stopped_keeper_is_ended() {
     let processes = recover(directory.path()).await;
     let id = detached(&processes, &format!("read -r _; kill -STOP $PPID; exec -a {marker} sleep 300")).await;
     processes.write(id, b"\n").await.unwrap();
-    eventually(Duration::from_secs(5), "it runs", || crate::support::running(&marker)).await;
+    eventually_async("it runs", Duration::from_secs(5), || crate::support::running(&marker)).await;
     drop(processes);
     let begun = Instant::now();
     assert_eq!(end_sessions(directory.path()).await.unwrap(), 1);
@@ -227,7 +228,7 @@ async fn detach_with_a_stopped_keeper_fails_in_time() {
     let mut command = bench().shell(&format!("sleep 0.5; kill -STOP $PPID; exec -a {marker} sleep 300"));
     command.cwd = gantry_process::Cwd::Path("/".into());
     let id = processes.start(command).await.unwrap();
-    eventually(Duration::from_secs(5), "it runs", || crate::support::running(&marker)).await;
+    eventually_async("it runs", Duration::from_secs(5), || crate::support::running(&marker)).await;
     let refused = processes.detach(id, "").await.unwrap_err();
     assert!(refused.to_string().contains("cannot detach session"), "{refused}");
     assert!(processes.kill(id).await.unwrap());
@@ -241,10 +242,10 @@ async fn session_ends_when_its_folder_is_removed() {
     let marker = marker();
     let processes = recover(directory.path()).await;
     let id = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
-    eventually(Duration::from_secs(5), "it runs", || survivors(&marker).len() == 1).await;
+    eventually_async("it runs", Duration::from_secs(5), || survivors(&marker).len() == 1).await;
     drop(processes);
     std::fs::remove_dir_all(folder(directory.path(), id)).unwrap();
-    eventually(Duration::from_secs(5), "the process is gone", || survivors(&marker).is_empty()).await;
+    eventually_async("the process is gone", Duration::from_secs(5), || survivors(&marker).is_empty()).await;
     // The same happens while an engine runs, and the engine notices it.
     let processes = recover(directory.path()).await;
     let id = detached(&processes, &format!("exec -a {marker} sleep 300")).await;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use gantry_process::Capture;
+use gantry_testkit::{eventually_async, scaled};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{bench, bench_with, eventually, keeper, soak};
+use crate::support::{bench, bench_with, keeper};
 
 #[tokio::test]
 async fn character_split_across_writes_arrives_whole() {
@@ -108,7 +109,7 @@ async fn full_log_reports_the_dropped_bytes() {
 #[tokio::test]
 async fn output_written_just_before_exit_is_kept() {
     let bench = bench();
-    for round in 0..soak(500, 60) {
+    for round in 0..scaled(500, 60) {
         let script = "head -c 60000 /dev/zero | tr '\\0' x; kill -KILL $$";
         let finished = bench.processes.run(bench.shell(script), CancellationToken::new()).await.unwrap();
         assert_eq!(finished.stdout.text.len(), 60_000, "round {round}");
@@ -154,16 +155,16 @@ async fn dropped_call_leaves_no_log() {
     };
     tokio::select! {
         _ = bench.processes.run(command, CancellationToken::new()) => panic!("the command ended by itself"),
-        () = eventually(Duration::from_secs(10), "the log is there", || count() == 1) => {}
+        _ = eventually_async("the log is there", Duration::from_secs(10), || count() == 1) => {}
     }
-    eventually(Duration::from_secs(3), "the log is gone", || count() == 0).await;
+    eventually_async("the log is gone", Duration::from_secs(3), || count() == 0).await;
 }
 
 /// The kernel measures the peak memory of a separate engine process.
 #[test]
 fn two_gigabytes_of_output_use_bounded_memory() {
     let directory = tempfile::tempdir().unwrap();
-    let lines = soak(200_000_000, 20_000_000) as u64;
+    let lines = scaled(200_000_000, 20_000_000) as u64;
     for mode in ["foreground", "session"] {
         let script = format!("exec yes 123456789 | head -n {lines} | cat; echo the end");
         let engine = std::process::Command::new(env!("CARGO_BIN_EXE_gantry-run"))

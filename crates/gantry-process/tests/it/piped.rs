@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use gantry_process::{Capture, Command, Piped, ProcessError, Stdin};
+use gantry_testkit::eventually_async;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
-use crate::support::{Bench, bench, eventually, marker, survivors};
+use crate::support::{Bench, bench, marker, survivors};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -45,14 +46,14 @@ async fn drop_terminate_and_shutdown_leave_no_process() {
             bench.processes.pipe(piped(&bench, &script)).await.unwrap();
         let mut lines = BufReader::new(stdout).lines();
         assert_eq!(lines.next_line().await.unwrap().unwrap(), "up");
-        eventually(LIMIT, "both processes run", || survivors(&marker).len() >= 2).await;
+        eventually_async("both processes run", LIMIT, || survivors(&marker).len() >= 2).await;
         match end {
             "drop" => drop(process),
             "terminate" => assert!(process.terminate().await.is_some()),
             _ => bench.processes.shutdown().await,
         }
         if end == "drop" {
-            eventually(LIMIT, "all are gone", || survivors(&marker).is_empty()).await;
+            eventually_async("all are gone", LIMIT, || survivors(&marker).is_empty()).await;
         }
         assert_eq!(survivors(&marker), Vec::<String>::new(), "after {end}");
         drop((stdin, stderr));

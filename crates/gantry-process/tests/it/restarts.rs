@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use gantry_process::{
     ExitReport, ProcessError, Processes, ProcessesOptions, SessionId, Signal, Waited, Written, end_sessions,
 };
+use gantry_testkit::{Random, eventually_async, scaled};
 
-use crate::support::{
-    Random, bench, eventually, keeper, marker, recover, recover_with, soak, survivors, zombies,
-};
+use crate::support::{bench, keeper, marker, recover, recover_with, survivors, zombies};
 
 /// `Engine` is an engine in a separate process, and the session whose id it printed.
 pub(crate) struct Engine {
@@ -71,7 +70,7 @@ async fn session_continues_after_the_engine_is_killed() {
     assert_eq!(processes.note(id).unwrap(), format!("note of {id}"));
     let pid = listed[0].pid;
     assert_eq!(processes.write(id, b"one\n").await.unwrap(), Written { bytes: 4, complete: true });
-    eventually(Duration::from_secs(10), "the line is answered", || {
+    eventually_async("the line is answered", Duration::from_secs(10), || {
         std::fs::read_to_string(directory.path().join(format!("sessions/{id}/log"))).unwrap().contains("one")
     })
     .await;
@@ -107,7 +106,7 @@ async fn session_killed_after_a_restart_leaves_no_process() {
     let marker = marker();
     let script = format!("setsid -f bash -c 'exec -a {marker} sleep 300'; exec -a {marker} sleep 300");
     let id = Engine::start(directory.path(), "detached", &script, None).kill();
-    eventually(Duration::from_secs(10), "the tree is running", || survivors(&marker).len() >= 2).await;
+    eventually_async("the tree is running", Duration::from_secs(10), || survivors(&marker).len() >= 2).await;
     let processes = recover(directory.path()).await;
     assert!(processes.kill(id).await.unwrap());
     assert_eq!(survivors(&marker), Vec::<String>::new());
@@ -120,7 +119,7 @@ async fn session_killed_after_a_restart_leaves_no_process() {
 #[tokio::test]
 async fn output_is_complete_across_restarts() {
     let directory = tempfile::tempdir().unwrap();
-    let count = soak(1_000_000, 100_000);
+    let count = scaled(1_000_000, 100_000);
     let script = format!("for i in $(seq {count}); do echo line $i; done");
     let id = Engine::start(directory.path(), "detached", &script, None).kill();
     let mut restarts = 0;
@@ -141,7 +140,7 @@ async fn output_is_complete_across_restarts() {
 async fn exit_during_a_restart_is_offered_until_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let id = Engine::start(directory.path(), "detached", "sleep 0.3; seq 2000; exit 7", None).kill();
-    eventually(Duration::from_secs(10), "the session has ended", || {
+    eventually_async("the session has ended", Duration::from_secs(10), || {
         directory.path().join(format!("sessions/{id}/ended.json")).exists()
     })
     .await;
@@ -213,7 +212,7 @@ async fn timeout_is_enforced_without_an_engine() {
     let script = format!("exec -a {marker} sleep 300");
     let id = Engine::start(directory.path(), "detached", &script, Some(600)).kill();
     let begun = Instant::now();
-    eventually(Duration::from_secs(5), "the process is gone", || survivors(&marker).is_empty()).await;
+    eventually_async("the process is gone", Duration::from_secs(5), || survivors(&marker).is_empty()).await;
     println!("gone after {:?}", begun.elapsed());
     let processes = recover(directory.path()).await;
     let ended = finish(&processes, id).await.ended;
@@ -227,10 +226,10 @@ async fn attached_session_ends_with_the_engine() {
     let marker = marker();
     let script = format!("setsid -f bash -c 'exec -a {marker} sleep 300'; exec -a {marker} sleep 300");
     let id = Engine::start(directory.path(), "attached", &script, None).kill();
-    eventually(Duration::from_secs(3), "everything is gone", || survivors(&marker).is_empty()).await;
+    eventually_async("everything is gone", Duration::from_secs(3), || survivors(&marker).is_empty()).await;
     let processes = recover(directory.path()).await;
     assert!(!processes.knows(id));
-    eventually(Duration::from_secs(5), "its folder is swept", || {
+    eventually_async("its folder is swept", Duration::from_secs(5), || {
         !directory.path().join(format!("sessions/{id}")).exists()
     })
     .await;
@@ -245,7 +244,7 @@ async fn shutdown_keeps_only_detached_sessions() {
     let detached = processes.start(bench.shell(&format!("exec -a {kept} sleep 300"))).await.unwrap();
     processes.detach(detached, "").await.unwrap();
     let attached = processes.start(bench.shell(&format!("exec -a {ended} sleep 300"))).await.unwrap();
-    eventually(Duration::from_secs(5), "both run", || {
+    eventually_async("both run", Duration::from_secs(5), || {
         !survivors(&kept).is_empty() && !survivors(&ended).is_empty()
     })
     .await;
@@ -289,12 +288,14 @@ async fn retention_counts_from_the_exit_and_the_report_outlasts_it() {
     let directory = tempfile::tempdir().unwrap();
     let id = Engine::start(directory.path(), "detached", "echo done; exit 1", None).kill();
     let folder = directory.path().join(format!("sessions/{id}"));
-    eventually(Duration::from_secs(10), "the session has ended", || folder.join("ended.json").exists()).await;
+    eventually_async("the session has ended", Duration::from_secs(10), || folder.join("ended.json").exists())
+        .await;
     tokio::time::sleep(Duration::from_millis(700)).await;
     let short = |options: &mut ProcessesOptions| options.retention = Duration::from_millis(1_500);
     let processes = recover_with(directory.path(), short).await;
     assert!(processes.knows(id));
-    eventually(Duration::from_millis(1_300), "the retention time is over", || !processes.knows(id)).await;
+    eventually_async("the retention time is over", Duration::from_millis(1_300), || !processes.knows(id))
+        .await;
     assert!(!folder.join("log").exists() && folder.join("session.json").exists());
     assert_eq!(next_end(&processes).await.tail, "done\n");
     drop(processes);
@@ -312,7 +313,7 @@ async fn retention_counts_from_the_exit_and_the_report_outlasts_it() {
 #[tokio::test]
 async fn engine_killed_at_any_moment_loses_no_session_and_leaks_none() {
     let mut random = Random::new();
-    for round in 0..soak(100, 10) {
+    for round in 0..scaled(100, 10) {
         let directory = tempfile::tempdir().unwrap();
         let marker = marker();
         let script = format!("setsid -f bash -c 'exec -a {marker} sleep 300'; exec -a {marker} sleep 300");
@@ -341,7 +342,7 @@ async fn engine_killed_at_any_moment_loses_no_session_and_leaks_none() {
         assert!(found == detached.len() || found == detached.len() + 1, "{found}");
         drop(processes);
         assert_eq!(end_sessions(directory.path()).await.unwrap(), found);
-        eventually(Duration::from_secs(2), "nothing is left", || survivors(&marker).is_empty()).await;
+        eventually_async("nothing is left", Duration::from_secs(2), || survivors(&marker).is_empty()).await;
     }
     assert_eq!(zombies(), Vec::<String>::new());
 }

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use gantry_process::{ProcessError, SessionId, Stdin, Waited, Written};
+use gantry_testkit::{eventually_async, scaled};
 
-use crate::support::{Bench, bench, bench_with, eventually, soak};
+use crate::support::{Bench, bench, bench_with};
 
 async fn start(bench: &Bench, script: &str) -> SessionId {
     let mut command = bench.shell(script);
@@ -69,7 +70,7 @@ async fn poll_returns_on_output_or_timeout() {
 #[tokio::test]
 async fn million_lines_are_paged_by_stable_numbers() {
     let bench = bench();
-    let count = soak(10_000_000, 1_000_000) as u64;
+    let count = scaled(10_000_000, 1_000_000) as u64;
     let id = start(&bench, &format!("seq 0 {}; printf 'no newline'", count - 1)).await;
     // Pages read while the log grows equal the pages at the end.
     let early = bench.processes.log(id, 0, 3).await.unwrap();
@@ -139,7 +140,7 @@ async fn full_log_still_updates_tail_and_polls() {
 async fn tail_is_contiguous_while_output_continues() {
     let bench = bench_with(|options| options.max_log_bytes = 1_000);
     let id = start(&bench, "seq 100000000 199999999").await;
-    let deadline = Instant::now() + Duration::from_millis(soak(10_000, 1_000) as u64);
+    let deadline = Instant::now() + Duration::from_millis(scaled(10_000, 1_000) as u64);
     let (mut polls, mut seen) = (0, 0);
     while Instant::now() < deadline {
         let poll = bench.processes.poll(id, Duration::from_secs(5)).await.unwrap();
@@ -165,7 +166,7 @@ async fn logs_together_stay_within_the_disk_budget() {
         ids.push(id);
     }
     // Half of the space is for finished logs, which is enough for the three newest.
-    eventually(Duration::from_secs(5), "the oldest are gone", || !bench.processes.knows(ids[1])).await;
+    eventually_async("the oldest are gone", Duration::from_secs(5), || !bench.processes.knows(ids[1])).await;
     assert_eq!(
         ids.iter().map(|id| bench.processes.knows(*id)).collect::<Vec<_>>(),
         [false, false, true, true, true]
@@ -197,7 +198,7 @@ async fn sessions_are_listed_newest_first_and_expire() {
     let refused = bench.processes.start(bench.shell("true")).await.unwrap_err();
     assert_eq!(refused.to_string(), "2 sessions are already running");
     assert!(matches!(bench.processes.forget(second), Err(ProcessError::StillRunning(_))));
-    eventually(Duration::from_secs(5), "the log is removed", || logs(&bench) == 2).await;
+    eventually_async("the log is removed", Duration::from_secs(5), || logs(&bench) == 2).await;
     assert!(matches!(bench.processes.log(first, 0, 1).await, Err(ProcessError::NoSession(_))));
     bench.processes.kill(second).await.unwrap();
     bench.processes.forget(second).unwrap();
@@ -251,8 +252,10 @@ async fn finished_session_holds_no_descriptor() {
         }
         // The last session closes its descriptor just after its exit is known. A spare keeper has a
         // socket.
-        eventually(Duration::from_secs(60), "30 sessions hold descriptors", || descriptors() < before + 10)
-            .await;
+        eventually_async("30 sessions hold descriptors", Duration::from_secs(60), || {
+            descriptors() < before + 10
+        })
+        .await;
         for (number, id) in started.into_iter().enumerate() {
             let page = processes.log(id, 0, 10).await.unwrap();
             assert_eq!(page.lines, [number.to_string()]);

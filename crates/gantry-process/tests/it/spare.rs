@@ -1,10 +1,13 @@
 //! The spare keeper is used once, replaced when it dies, and ends with the engine.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use gantry_testkit::eventually_async;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Bench, bench, keeper};
+
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// Returns the PID of the process that the engine started, which is the guard above the command's
 /// keeper.
@@ -28,20 +31,12 @@ fn keepers() -> Vec<i32> {
     children.collect()
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(5);
-    while !holds() {
-        assert!(Instant::now() < limit, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test]
 async fn each_command_uses_the_spare_and_a_new_one_starts() {
     let bench = bench();
     keeper_of(&bench).await;
     for _ in 0..3 {
-        until("a spare is ready", || keepers().len() == 1).await;
+        eventually_async("a spare is ready", LIMIT, || keepers().len() == 1).await;
         let spare = keepers()[0].to_string();
         assert_eq!(keeper_of(&bench).await, spare);
     }
@@ -51,14 +46,14 @@ async fn each_command_uses_the_spare_and_a_new_one_starts() {
 async fn dead_spare_is_replaced() {
     let bench = bench();
     keeper_of(&bench).await;
-    until("a spare is ready", || keepers().len() == 1).await;
+    eventually_async("a spare is ready", LIMIT, || keepers().len() == 1).await;
     let spare = keepers()[0];
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(spare).unwrap(),
         rustix::process::Signal::KILL,
     )
     .unwrap();
-    until("the spare is dead", || keepers().is_empty()).await;
+    eventually_async("the spare is dead", LIMIT, || keepers().is_empty()).await;
     assert_ne!(keeper_of(&bench).await, spare.to_string());
 }
 
@@ -66,7 +61,7 @@ async fn dead_spare_is_replaced() {
 async fn spare_ends_with_the_engine() {
     let bench = bench();
     keeper_of(&bench).await;
-    until("a spare is ready", || keepers().len() == 1).await;
+    eventually_async("a spare is ready", LIMIT, || keepers().len() == 1).await;
     bench.processes.shutdown().await;
-    until("no keeper is left", || keepers().is_empty()).await;
+    eventually_async("no keeper is left", LIMIT, || keepers().is_empty()).await;
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use gantry_process::{Command, Cwd, Processes, ProcessesOptions};
 use tempfile::TempDir;
@@ -96,40 +95,6 @@ pub(crate) fn zombies() -> Vec<String> {
 pub(crate) fn assert_clean(marker: &str) {
     assert_eq!(survivors(marker), Vec::<String>::new());
     assert_eq!(zombies(), Vec::<String>::new());
-}
-
-/// Waits for something that happens in another task, such as the end of a dropped call.
-pub(crate) async fn eventually(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + limit;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// Returns the size of a long test: `full` with `GANTRY_SOAK=1`, otherwise `quick`.
-pub(crate) fn soak(full: usize, quick: usize) -> usize {
-    if std::env::var("GANTRY_SOAK").is_ok_and(|value| value == "1") { full } else { quick }
-}
-
-/// `Random` is a small generator that prints its seed. `GANTRY_SEED` repeats a run.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new() -> Self {
-        let clock =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-        let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(clock | 1);
-        println!("GANTRY_SEED={seed}");
-        Self(seed)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
 }
 
 /// Reports whether a process runs whose first argument is the marker.

@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use gantry_process::Signal;
+use gantry_testkit::{Random, eventually_async, scaled};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{
-    Bench, Random, assert_clean, bench, eventually, keeper, marker, running, soak, survivors, zombies,
-};
+use crate::support::{Bench, assert_clean, bench, keeper, marker, running, survivors, zombies};
 
 /// Ways to escape a kill of the process group. `SLEEP` becomes a process that has the marker as its
 /// name.
@@ -93,7 +92,7 @@ async fn check(bench: &Bench, tree: &str, end: End) {
             let cancel = CancellationToken::new();
             let run = processes.run(command, cancel.clone());
             let cancelling = async {
-                eventually(Duration::from_secs(10), "the tree is running", || running(&marker)).await;
+                eventually_async("the tree is running", Duration::from_secs(10), || running(&marker)).await;
                 cancel.cancel();
                 Instant::now()
             };
@@ -106,16 +105,16 @@ async fn check(bench: &Bench, tree: &str, end: End) {
             let run = processes.run(command, CancellationToken::new());
             tokio::select! {
                 _ = run => panic!("the command ended by itself"),
-                () = eventually(Duration::from_secs(10), "the tree is running", || running(&marker)) => {}
+                _ = eventually_async("the tree is running", Duration::from_secs(10), || running(&marker)) => {}
             }
-            eventually(IN_TIME, "everything is gone", || {
+            eventually_async("everything is gone", IN_TIME, || {
                 survivors(&marker).is_empty() && zombies().is_empty()
             })
             .await;
         }
         End::SessionKilled | End::SessionTerminated => {
             let id = processes.start(command).await.unwrap();
-            eventually(Duration::from_secs(10), "the tree is running", || running(&marker)).await;
+            eventually_async("the tree is running", Duration::from_secs(10), || running(&marker)).await;
             let begun = Instant::now();
             if matches!(end, End::SessionKilled) {
                 assert!(processes.kill(id).await.unwrap());
@@ -193,10 +192,10 @@ async fn nothing_survives_the_engine() {
                 .stdout(std::process::Stdio::null())
                 .spawn()
                 .unwrap();
-            eventually(Duration::from_secs(10), "the tree is running", || running(&marker)).await;
+            eventually_async("the tree is running", Duration::from_secs(10), || running(&marker)).await;
             engine.kill().unwrap();
             engine.wait().unwrap();
-            eventually(IN_TIME, "everything is gone", || survivors(&marker).is_empty()).await;
+            eventually_async("everything is gone", IN_TIME, || survivors(&marker).is_empty()).await;
         }
     }
 }
@@ -230,7 +229,7 @@ async fn lost_keeper_ends_no_other_process() {
     let sleepers = || -> Vec<String> {
         survivors(&others).into_iter().filter(|line| line.contains(&format!(": {others}"))).collect()
     };
-    eventually(Duration::from_secs(10), "the other tree is running", || sleepers().len() == 2).await;
+    eventually_async("the other tree is running", Duration::from_secs(10), || sleepers().len() == 2).await;
     let before = sleepers();
     for _ in 0..5 {
         let script = script("setsid -f bash -c 'SLEEP'", &ours, "sleep 0.1; kill -KILL $PPID; sleep 300");
@@ -277,7 +276,7 @@ async fn concurrent_commands_do_not_affect_each_other() {
     let long = bench.shell("setsid -f sleep 0.01; sleep 1.5; echo done");
     let long = bench.processes.run(long, CancellationToken::new());
     let short = async {
-        for _ in 0..soak(200, 20) {
+        for _ in 0..scaled(200, 20) {
             let mut command = bench.shell("trap '' TERM; setsid -f sleep 300; sleep 300");
             command.timeout = Some(Duration::from_millis(20));
             assert!(bench.processes.run(command, CancellationToken::new()).await.unwrap().ended.timed_out);
@@ -310,7 +309,7 @@ async fn run_twelve_commands_during(other: impl Future<Output = ()>, bench: &Ben
 async fn random_trees_never_survive() {
     let bench = bench();
     let mut random = Random::new();
-    for round in 0..soak(200, 16) {
+    for round in 0..scaled(200, 16) {
         let ((name, tree), end) = (TREES[random.below(TREES.len())], ENDS[random.below(ENDS.len())]);
         println!("{round}: {name} / {end:?}");
         check(&bench, tree, end).await;

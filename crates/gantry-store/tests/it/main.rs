@@ -6,6 +6,4 @@ mod audit;
 mod audit_files;
 mod crash;
 mod objects;
-mod s3_server;
-mod s3_wire;
 mod uploads;

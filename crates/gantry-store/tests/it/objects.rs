@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gantry_store::{DataDir, Depth, ObjectError, Objects, Staged};
-
-use crate::s3_server::S3Server;
+use gantry_testkit::S3Server;
 
 /// A store in a folder or in a bucket.
 struct Home {

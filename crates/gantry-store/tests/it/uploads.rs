@@ -4,37 +4,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gantry_store::{DataDir, Objects, Staged};
-
-use crate::s3_server::S3Server;
-use crate::s3_wire::S3Wire;
+use gantry_testkit::{S3Proxy, S3Server};
 
 const MIB: usize = 1 << 20;
 /// The number of parts of 8 MiB each.
 const PARTS: usize = 5;
 
-struct World {
+struct RemoteStore {
     _folder: tempfile::TempDir,
     data: DataDir,
     server: S3Server,
-    wire: Arc<S3Wire>,
+    proxy: Arc<S3Proxy>,
     objects: Objects,
 }
 
-fn world() -> World {
+fn remote_store() -> RemoteStore {
     let folder = tempfile::tempdir().unwrap();
     let data = DataDir::new(folder.path().join("data"));
     data.create().unwrap();
     let server = S3Server::start();
-    let wire = S3Wire::to(&server);
-    let objects = Objects::s3(wire.config(&server)).unwrap();
-    World { _folder: folder, data, server, wire, objects }
+    let proxy = S3Proxy::to(&server);
+    let objects = Objects::s3(proxy.config(&server)).unwrap();
+    RemoteStore { _folder: folder, data, server, proxy, objects }
 }
 
 fn content(seed: u8) -> Vec<u8> {
     (0..PARTS * 8 * MIB - 1234).map(|at| (at / 1000) as u8 ^ seed).collect()
 }
 
-impl World {
+impl RemoteStore {
     fn stage(&self, bytes: &[u8]) {
         let mut staged = Staged::open(&self.data, "t-1").unwrap();
         staged.truncate(0).unwrap();
@@ -53,9 +51,9 @@ impl World {
 
     /// The proxy goes down at the fourth part, so that at least one part has arrived: three are sent at once.
     async fn cut_in_the_middle(&self) {
-        self.wire.cut_with_part(4);
+        self.proxy.cut_with_part(4);
         let cut = self.put(0o640).await.unwrap_err();
-        assert!(self.wire.is_down() && cut.is_passing(), "{cut}");
+        assert!(self.proxy.is_down() && cut.is_passing(), "{cut}");
     }
 
     async fn check(&self, bytes: &[u8]) {
@@ -74,49 +72,49 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_was_cut_goes_on_after_its_whole_parts() {
-    let world = world();
-    world.stage(&content(1));
-    world.cut_in_the_middle().await;
-    assert!(!world.server.open_uploads().is_empty());
-    assert!(world.objects.head("big").await.unwrap_err().is_passing());
-    world.wire.heal();
-    let before = world.wire.parts();
+    let store = remote_store();
+    store.stage(&content(1));
+    store.cut_in_the_middle().await;
+    assert!(!store.server.open_uploads().is_empty());
+    assert!(store.objects.head("big").await.unwrap_err().is_passing());
+    store.proxy.heal();
+    let before = store.proxy.parts();
     // A restarted gateway does the same.
-    let objects = Objects::s3(world.wire.config(&world.server)).unwrap();
-    let world = World { objects, ..world };
-    let moved = world.put(0o640).await.unwrap();
-    let sent = world.wire.parts() - before;
+    let objects = Objects::s3(store.proxy.config(&store.server)).unwrap();
+    let store = RemoteStore { objects, ..store };
+    let moved = store.put(0o640).await.unwrap();
+    let sent = store.proxy.parts() - before;
     assert!((1..PARTS).contains(&sent), "{sent} parts of {PARTS} were sent again");
     assert_eq!(moved, sent);
-    world.check(&content(1)).await;
+    store.check(&content(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parts_of_another_file_are_not_gone_on_with() {
-    let world = world();
-    world.stage(&content(1));
-    world.cut_in_the_middle().await;
-    world.wire.heal();
+    let store = remote_store();
+    store.stage(&content(1));
+    store.cut_in_the_middle().await;
+    store.proxy.heal();
     // A file with the same length and name.
-    world.stage(&content(2));
-    assert_eq!(world.put(0o640).await.unwrap(), PARTS);
-    world.check(&content(2)).await;
+    store.stage(&content(2));
+    assert_eq!(store.put(0o640).await.unwrap(), PARTS);
+    store.check(&content(2)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_given_up_is_aborted_once_the_store_is_back() {
-    let world = world();
-    world.stage(&content(1));
-    world.cut_in_the_middle().await;
-    let away = world.objects.discard_staged(Staged::open(&world.data, "t-1").unwrap()).await.unwrap_err();
+    let store = remote_store();
+    store.stage(&content(1));
+    store.cut_in_the_middle().await;
+    let away = store.objects.discard_staged(Staged::open(&store.data, "t-1").unwrap()).await.unwrap_err();
     assert!(away.is_passing(), "{away}");
-    assert_eq!(Staged::ids(&world.data).unwrap(), ["t-1"]);
+    assert_eq!(Staged::ids(&store.data).unwrap(), ["t-1"]);
     // This works even after the file itself was removed.
-    std::fs::remove_file(world.data.staging().join("t-1")).unwrap();
-    assert_eq!(Staged::ids(&world.data).unwrap(), ["t-1"]);
-    world.wire.heal();
-    world.objects.discard_staged(Staged::open(&world.data, "t-1").unwrap()).await.unwrap();
-    world.nothing_is_left();
+    std::fs::remove_file(store.data.staging().join("t-1")).unwrap();
+    assert_eq!(Staged::ids(&store.data).unwrap(), ["t-1"]);
+    store.proxy.heal();
+    store.objects.discard_staged(Staged::open(&store.data, "t-1").unwrap()).await.unwrap();
+    store.nothing_is_left();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
+use gantry_testkit::peers::{Client, runtime};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::json;
-
-use crate::gateway::peers::{Client, runtime};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 const ENABLED: &str = "[example]\nenabled = true\nstep = 2\n";
 
@@ -14,7 +12,7 @@ const ENABLED: &str = "[example]\nenabled = true\nstep = 2\n";
 fn tool_routes_methods_worker_and_configuration_of_a_domain_work() {
     let world = World::new();
     world.configure(ENABLED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     // The tool.
     assert_eq!(up.call("example_count", &json!({})).json(), json!({"count": 2}));
     // A public route, with its own limits on size and rate.
@@ -59,7 +57,7 @@ fn tool_routes_methods_worker_and_configuration_of_a_domain_work() {
 #[test]
 fn domain_that_is_not_enabled_adds_nothing() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("example_count", &json!({})).status, 404);
     assert_eq!(up.get("/v1/example/count").status, 404);
     assert_eq!(up.ask("POST", "/v1/example/hook", &[], b"").status, 404);

@@ -1,12 +1,16 @@
-//! What must hold when cables are pulled and processes are killed. Seeded: the seed is printed, `GANTRY_SEED` repeats
-//! it, and `GANTRY_SOAK=1` runs ten times as many rounds.
+//! Faults under load: connections are cut and processes are killed at random moments. `GANTRY_SEED` repeats a run, and
+//! `GANTRY_SOAK=1` runs ten times as many rounds.
 
-mod bounds;
+use gantry_testkit::scaled;
+
 mod cuts;
-mod dice;
+mod gateway_stop;
 mod kills;
 mod load;
 mod orphans;
-mod proxy;
 mod stopping;
-mod transfers;
+mod timing;
+
+fn rounds() -> usize {
+    scaled(100, 10)
+}

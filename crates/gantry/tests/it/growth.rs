@@ -1,5 +1,5 @@
-//! A gateway under mixed load for a long time: memory, descriptors and threads stay flat, and what is on disk grows only by
-//! what retention keeps. The check runs two minutes of it; `GANTRY_SOAK=1` runs an hour.
+//! A gateway under mixed load for a long time: memory, descriptors and threads stay flat, and the disk usage grows only by
+//! what retention keeps. The check runs two minutes; `GANTRY_SOAK=1` runs an hour.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gantry_model::testing::Turn;
+use gantry_testkit::{Connection, Gateway, World, eventually, is_soak};
 use serde_json::json;
 
-use crate::gateway::{Connection, Up, eventually, soak};
 use crate::mcp::http::Session;
-use crate::run::World;
 use crate::sessions::{Model, call, results};
 
 /// Abandoned MCP sessions end after this long, so that they come and go many times in a run.
@@ -30,7 +29,7 @@ struct Bounds {
 }
 
 fn bounds() -> Bounds {
-    match soak() {
+    match is_soak() {
         true => Bounds { length: Duration::from_secs(3600), resident_kb: 1024, descriptors: 0, threads: 0 },
         // Caches are still filling, and a busy machine makes the load uneven: then more blocking work overlaps, and
         // the runtime keeps a thread for each piece of it for ten seconds.
@@ -48,7 +47,7 @@ struct Sample {
 }
 
 impl Sample {
-    fn take(up: &Up) -> Sample {
+    fn take(up: &Gateway) -> Sample {
         let count =
             |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", up.pid())).unwrap().count() as u64;
         Sample { resident_kb: up.resident_kb(), descriptors: count("fd"), threads: count("task") }
@@ -57,7 +56,7 @@ impl Sample {
 
 /// The load, shared by the threads that make it.
 struct Load {
-    up: Up,
+    up: Gateway,
     world: World,
     is_over: AtomicBool,
     requests: AtomicU64,
@@ -220,7 +219,7 @@ fn long_mixed_load_leaves_memory_descriptors_and_threads_flat() {
     let world =
         model.world(&format!("autonomy = \"guided\"\n[gateway]\nmcpIdleSeconds = {MCP_IDLE_SECONDS}\n"));
     world.write("read.txt", &(0..100).map(|line| format!("line {line}\n")).collect::<String>());
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let Bounds { length, resident_kb, descriptors, threads } = bounds();
     let load = Arc::new(Load { up, world, is_over: AtomicBool::new(false), requests: AtomicU64::new(0) });
     let mut workers: Vec<_> = (0..4).map(|worker| tool_calls(&load, worker)).collect();

@@ -4,10 +4,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
-
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -24,13 +22,13 @@ fn events(world: &World) -> Vec<String> {
     lines(world).iter().map(|line| line["event"].as_str().unwrap().to_owned()).collect()
 }
 
-fn stderr_of(world: &World, more: &[&str]) -> (Up, impl Fn() -> String) {
+fn stderr_of(world: &World, more: &[&str]) -> (Gateway, impl Fn() -> String) {
     let path = world.folder.path().join("stderr");
-    let up = Up::start_telling(world, &path, more);
+    let up = Gateway::start_logged(world, &path, more);
     (up, move || std::fs::read_to_string(&path).unwrap())
 }
 
-fn read(up: &Up) -> String {
+fn read(up: &Gateway) -> String {
     let read = up.call("local__Read", &json!({"path": "a.txt"}));
     assert_eq!(read.status, 200, "{}", read.text());
     read.header("gantry-call-id").unwrap().to_owned()
@@ -98,7 +96,7 @@ fn quiet_keeps_warnings_off_standard_error_and_color_is_a_choice() {
 fn log_level_is_configured_and_an_unknown_one_is_refused() {
     let world = World::new();
     let levels = ["error", "warn", "info", "debug"];
-    let refused = |ran: crate::run::Ran| {
+    let refused = |ran: gantry_testkit::Ran| {
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains("loud"), "{}", ran.stderr);
         let missing: Vec<_> = levels.iter().filter(|level| !ran.stderr.contains(**level)).collect();
@@ -124,10 +122,10 @@ fn full_log_file_is_rotated_and_old_lines_stay_readable() {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).unwrap();
     let old = format!("{}\n", json!({"event": "old", "text": "x".repeat(1_000)})).repeat(1_020);
     std::fs::write(file(&world), &old).unwrap();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     (0..10).for_each(|_| drop(up.call("local__Nope", &json!({}))));
     let size = |name: &str| std::fs::metadata(folder.join(name)).map_or(0, |file| file.len());
-    eventually("the full file is put aside", SOON, || size("node.log.1") > 1_000_000);
+    eventually("the full file is rotated", SOON, || size("node.log.1") > 1_000_000);
     assert!(size("node.log") < 100_000 && size("node.log.1") <= 1 << 20);
     let shown = world.run(&["logs", "local", "--lines", "50"]);
     assert!(shown.stdout.contains("\"old\"") && shown.stdout.contains("call_refused"), "{shown:?}");
@@ -138,7 +136,7 @@ fn secrets_are_masked_and_tokens_are_not_logged() {
     let (secret, wrong) = ("hunter2-in-the-environment", "gtc_wrong-token-that-somebody-tries-here");
     let world = World::new();
     let path = world.folder.path().join("stderr");
-    let up = Up::start_among(&world, &path, &[("DEPLOY_TOKEN", secret)]);
+    let up = Gateway::start_with_env(&world, &path, &[("DEPLOY_TOKEN", secret)]);
     up.call(&format!("local__{secret}"), &json!({}));
     let denied = up.ask("GET", "/v1/tools", &[("Authorization", &format!("Bearer {wrong}"))], b"");
     assert_eq!(denied.status, 401);
@@ -160,7 +158,7 @@ fn secrets_are_masked_and_tokens_are_not_logged() {
 fn logs_command_shows_the_gateways_own_log() {
     for command in ["up", "serve"] {
         let world = World::new();
-        let mut up = Up::start_with(&world, command, &[]);
+        let mut up = Gateway::start_with(&world, command, &[]);
         for args in [&["logs"][..], &["logs", "local"]] {
             let shown = world.run(args);
             let first: Value = serde_json::from_str(shown.stdout.lines().next().unwrap()).unwrap();

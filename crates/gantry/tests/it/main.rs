@@ -1,34 +1,78 @@
-//! The whole product, as its users run it, and the shape of the workspace.
+//! The whole product, as its users run it, and the shape of the workspace. One folder per surface.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "tests set up their own world"
+    reason = "tests read files, start processes and panic"
 )]
 
-mod agents;
-mod apis;
-mod audit;
-mod cli;
-mod config;
-mod denials;
 #[cfg(feature = "gantry-example")]
 mod domain;
-mod end_to_end;
-mod exit_codes;
 mod faults;
-mod gateway;
 mod growth;
 mod layers;
 mod log;
 mod mcp;
-mod models;
-mod native;
-mod node;
-mod printing;
-mod run;
 mod sessions;
-mod terminal;
-mod transfer;
-mod web;
+mod snapshots;
+
+/// Commands, their output and their exit codes.
+mod cli {
+    mod agents;
+    mod apis;
+    mod audit;
+    mod commands;
+    mod config;
+    mod exit_codes;
+    mod gateway_parity;
+    mod models;
+    mod native_tools;
+    mod printing;
+    mod terminal;
+    mod web;
+}
+
+/// The gateway's HTTP routes.
+mod http {
+    mod idempotency;
+    mod routes;
+    mod tls;
+}
+
+/// The gateway's WebSocket.
+mod ws {
+    mod clients;
+    mod documentation;
+    mod python;
+    mod request_validation;
+}
+
+/// Nodes: joining, reconnecting, and their tools over every surface.
+mod nodes {
+    mod bad_input;
+    mod command;
+    mod fan_out;
+    mod invalid_answers;
+    mod joining;
+    mod limited_tools;
+    mod many_nodes;
+    mod reconnect;
+    mod surface_parity;
+}
+
+/// Transfers between real processes.
+mod transfer {
+    mod cuts;
+    mod kills;
+    mod lying_peers;
+}
+
+/// Attacks, permissions and limits.
+mod security {
+    mod attacks;
+    mod denials;
+    mod file_modes;
+    mod memory_pressure;
+    mod tokens;
+}

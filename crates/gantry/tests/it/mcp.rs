@@ -17,9 +17,8 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use gantry_testkit::World;
 use serde_json::{Value, json};
-
-use crate::run::World;
 
 /// Longer than anything here should take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,11 +39,11 @@ impl Client {
         let mut command = world.command(&args);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (told, lines) = mpsc::channel();
+        let (reported, lines) = mpsc::channel();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                if told.send(line).is_err() {
+                if reported.send(line).is_err() {
                     return;
                 }
             }
@@ -146,10 +145,11 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        if matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(300));
-            let _ = self.child.kill();
+        let until = std::time::Instant::now() + Duration::from_millis(300);
+        while matches!(self.child.try_wait(), Ok(None)) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
         }
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

@@ -1,15 +1,13 @@
 //! Agents in a real gateway, with a scripted server in place of a model.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use gantry_model::testing::{Heard, KEY, Say, Script, ScriptedServer, Turn};
+use gantry_testkit::peers::{Client, runtime};
+use gantry_testkit::{Gateway, Process, Response, World, eventually};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-
-use crate::gateway::peers::{Client, runtime};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 mod budgets;
 mod children;
@@ -17,7 +15,7 @@ mod flow;
 mod kills;
 mod openai;
 mod real_model;
-mod slow_readers;
+mod slow_listeners;
 mod terminal;
 mod wire;
 
@@ -58,26 +56,19 @@ impl Model {
 
 /// A second machine of the owner's, named `far`.
 pub(crate) struct Far {
-    child: Child,
+    _node: Process,
     pub(crate) world: World,
 }
 
 impl Far {
-    pub(crate) fn join(gateway: &World, up: &Up) -> Far {
+    pub(crate) fn join(gateway: &World, up: &Gateway) -> Far {
         let world = World::new();
         let token = up.add_node(gateway, "far", &[]);
         let mut command = world.command(&["node", "--gateway", &up.url, "--id", "far"]);
         command.env("GANTRY_TOKEN", token).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let far = Far { child: command.spawn().unwrap(), world };
+        let far = Far { _node: Process::spawn(&mut command), world };
         eventually("the node is there", Duration::from_secs(20), || up.node("far")["online"] == true);
         far
-    }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -98,13 +89,13 @@ fn events(body: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-pub(crate) fn post(up: &Up, key: &str, body: &Value, headers: &[(&str, &str)]) -> crate::gateway::Response {
+pub(crate) fn post(up: &Gateway, key: &str, body: &Value, headers: &[(&str, &str)]) -> Response {
     let path = format!("/v1/sessions/{key}/messages");
     up.ask("POST", &path, headers, body.to_string().as_bytes())
 }
 
 #[test]
-fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
+fn one_shot_chat_calls_a_tool_and_is_stored() {
     let model = Model::deciding(|heard| match results(heard) {
         0 => call("Read", json!({"path": "a.txt"})),
         _ => Turn::text(format!(
@@ -118,7 +109,7 @@ fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
     let ran = world.run(&["chat", "What does a.txt say?"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "it says 42\n"), "{}", ran.stderr);
 
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let listed = world.run(&["sessions", "list", "--json"]).json();
     assert_eq!(listed["sessions"][0]["sessionKey"], "agent:main:main", "{listed}");
     let shown = world.run(&["sessions", "show", "main"]);
@@ -134,12 +125,12 @@ fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
         .collect();
     assert_eq!(kinds.first().map(String::as_str), Some("message_in"));
     assert_eq!(kinds.last().map(String::as_str), Some("run_ended"));
-    let told = world.run(&["chat", "--json", "again"]);
-    let last: Value = serde_json::from_str(told.stdout.lines().last().unwrap()).unwrap();
+    let reported = world.run(&["chat", "--json", "again"]);
+    let last: Value = serde_json::from_str(reported.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(
         (last["event"].as_str(), last["text"].as_str()),
         (Some("final"), Some("it says ?")),
-        "{told:?}"
+        "{reported:?}"
     );
     assert!(world.run(&["sessions", "reset", "main"]).stdout.contains("was reset"));
     for action in ["show", "export", "reset", "compact", "stop"] {
@@ -155,13 +146,13 @@ fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
 }
 
 #[test]
-fn messages_over_http_stream_what_happens() {
+fn http_messages_stream_events() {
     let model = Model::deciding(|heard| match results(heard) {
         0 => call("Glob", json!({"pattern": "*"})),
         _ => Turn { piece: Some(3), ..Turn::text("all is well") },
     });
     let world = model.world("autonomy = \"guided\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let message = json!({"message": "how is it?", "id": "m-1", "replyTo": {"chat": 7}});
     let answer = post(&up, "main", &message, &[("Accept", "text/event-stream")]);
     assert_eq!(answer.status, 200);
@@ -201,10 +192,10 @@ fn messages_over_http_stream_what_happens() {
 }
 
 #[test]
-fn tokens_take_part_in_sessions_of_their_agents_alone() {
+fn token_reaches_only_sessions_of_its_agents() {
     let model = Model::deciding(|_| Turn::text("hello"));
     let world = model.world("");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let stranger = format!("Bearer {}", up.client_token(&world, "stranger", &[]));
     let reader =
         format!("Bearer {}", up.client_token(&world, "reader", &["--agents", "main", "--read-only"]));
@@ -256,13 +247,13 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
 }
 
 #[test]
-fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
+fn approval_request_survives_gateway_restart() {
     let model = Model::deciding(|heard| match results(heard) {
         0 => call("Bash", json!({"command": "echo done >> notes"})),
         _ => Turn::text("finished"),
     });
     let world = model.world("autonomy = \"supervised\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let asked = world.run(&["chat", "do it"]);
     assert_eq!(asked.code, 3, "{asked:?}");
     assert_eq!(asked.json()["error"]["code"], "approval_needed");
@@ -273,7 +264,7 @@ fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
     up.kill();
     let notes = world.workspace().join("notes");
     assert!(!notes.exists());
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let status = up.get("/v1/sessions/main").json();
     assert_eq!(status["questions"][0]["id"], question, "{status}");
     let answered = world.run(&["sessions", "answer", "main", "yes"]);
@@ -289,13 +280,13 @@ fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
 }
 
 #[test]
-fn a_yes_counts_on_another_machine_too() {
+fn approval_also_applies_to_calls_on_nodes() {
     let model = Model::deciding(|heard| match results(heard) {
         0 => call("Bash", json!({"command": "echo done >> notes", "node": "far"})),
         _ => Turn::text("finished"),
     });
     let world = model.world("autonomy = \"supervised\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let far = Far::join(&world, &up);
     let asked = world.run(&["chat", "do it"]);
     assert_eq!(
@@ -314,7 +305,7 @@ fn a_yes_counts_on_another_machine_too() {
 }
 
 #[test]
-fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
+fn session_send_returns_the_reply_to_its_own_message() {
     let model = Model::deciding(|heard| {
         let last = heard.last_text();
         if last.trim_start_matches('"').starts_with("[message from agent:main:main]") {
@@ -334,15 +325,15 @@ fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
         }
     });
     let world = model.world("autonomy = \"guided\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     post(&up, "side", &json!({"message": "are you here?"}), &[]);
-    let told = post(&up, "main", &json!({"message": "ask the other one"}), &[]).json();
-    let reply = told["reply"].as_str().unwrap_or_default();
-    assert!(reply.contains("agent:main:side") && reply.contains("the other one says hello"), "{told}");
+    let reported = post(&up, "main", &json!({"message": "ask the other one"}), &[]).json();
+    let reply = reported["reply"].as_str().unwrap_or_default();
+    assert!(reply.contains("agent:main:side") && reply.contains("the other one says hello"), "{reported}");
     world.run(&["sessions", "reset", "main"]);
-    let told = post(&up, "main", &json!({"message": "your own"}), &[]).json();
+    let reported = post(&up, "main", &json!({"message": "your own"}), &[]).json();
     let history = up.get("/v1/sessions/main/events").json().to_string();
-    assert!(history.contains("this is your own session"), "{told}");
+    assert!(history.contains("this is your own session"), "{reported}");
     // By speaking it makes none.
     world.run(&["sessions", "reset", "main"]);
     post(&up, "main", &json!({"message": "a new one"}), &[]);
@@ -358,18 +349,18 @@ fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
 }
 
 #[test]
-fn an_agent_asks_its_user_and_goes_on_with_the_answer_after_a_restart() {
+fn user_question_is_answered_after_gateway_restart() {
     let model = Model::deciding(|heard| match results(heard) {
         0 => call("ask_user", json!({"question": "Which colour?", "options": ["red", "blue"]})),
         _ => Turn::text(if heard.last_text().contains("blue") { "blue it is" } else { "?" }),
     });
     let world = model.world("autonomy = \"guided\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let asked = world.run(&["chat", "paint it"]);
     assert_eq!(asked.code, 3, "{asked:?}");
     assert!(asked.stderr.contains("Which colour?"), "{asked:?}");
     up.kill();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let status = up.get("/v1/sessions/main").json();
     assert_eq!(status["asks"][0]["questions"][0]["options"], json!(["red", "blue"]), "{status}");
     assert_eq!(world.run(&["sessions", "answer", "main", "red", "blue"]).code, 2, "one answer is wanted");
@@ -382,7 +373,7 @@ fn an_agent_asks_its_user_and_goes_on_with_the_answer_after_a_restart() {
 }
 
 #[test]
-fn agents_answer_programs_that_speak_openais_interface() {
+fn chat_completions_endpoint_runs_agents() {
     let model = Model::deciding(|heard| match results(heard) {
         0 if heard.last_text().contains("file") => call("Glob", json!({"pattern": "*"})),
         _ => Turn {
@@ -391,24 +382,24 @@ fn agents_answer_programs_that_speak_openais_interface() {
         },
     });
     let world = model.world("autonomy = \"guided\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let ask = |body: &Value, headers: &[(&str, &str)]| {
         up.ask("POST", "/v1/chat/completions", headers, body.to_string().as_bytes())
     };
     assert_eq!(up.get("/v1/models").json()["data"][0]["id"], "main");
-    let told =
+    let reported =
         ask(&json!({"model": "main", "messages": [{"role": "user", "content": "which file?"}]}), &[]).json();
-    let choice = &told["choices"][0];
+    let choice = &reported["choices"][0];
     assert_eq!(
         (choice["message"]["content"].as_str(), choice["finish_reason"].as_str()),
         (Some("hello there"), Some("stop")),
-        "{told}"
+        "{reported}"
     );
-    assert!(told["usage"]["total_tokens"].as_u64().unwrap() > 0, "{told}");
+    assert!(reported["usage"]["total_tokens"].as_u64().unwrap() > 0, "{reported}");
     let history = json!([{"role": "system", "content": "x"}, {"role": "user", "content": "I like blue"},
         {"role": "assistant", "content": "ok"}, {"role": "user", "content": [{"type": "text", "text": "what do I like?"}]}]);
-    let told = ask(&json!({"model": "main", "messages": history, "temperature": 0.1}), &[]).json();
-    assert_eq!(told["choices"][0]["message"]["content"], "you like blue");
+    let reported = ask(&json!({"model": "main", "messages": history, "temperature": 0.1}), &[]).json();
+    assert_eq!(reported["choices"][0]["message"]["content"], "you like blue");
     let body = json!({"model": "main", "stream": true, "stream_options": {"include_usage": true},
         "messages": [{"role": "user", "content": "which file?"}]});
     let streamed = ask(&body, &[("Gantry-Session", "kept")]);
@@ -437,7 +428,7 @@ fn agents_answer_programs_that_speak_openais_interface() {
 }
 
 #[test]
-fn without_a_model_the_ways_to_get_one_are_told() {
+fn missing_model_error_lists_ways_to_configure_one() {
     let world = World::new();
     let nobody = [("OLLAMA_HOST", "127.0.0.1:1025"), ("LLAMA_ARG_PORT", "1025")];
     let ran = world.run_with(&["chat", "hello"], &nobody);
@@ -450,12 +441,15 @@ fn without_a_model_the_ways_to_get_one_are_told() {
 }
 
 #[test]
-fn two_names_are_never_one_session_and_a_completion_is_of_the_agent_it_names() {
+fn session_names_must_be_canonical_and_match_the_agent() {
     let model = Model::deciding(|_| Turn::text("hello"));
     let world = model.world("autonomy = \"guided\"\n[agents.other]");
-    let up = Up::start(&world);
-    let told = post(&up, "f1Read", &json!({"message": "hi"}), &[]);
-    assert!(told.status == 400 && told.json().to_string().contains("agent:main:f1read"), "{told:?}");
+    let up = Gateway::start(&world);
+    let reported = post(&up, "f1Read", &json!({"message": "hi"}), &[]);
+    assert!(
+        reported.status == 400 && reported.json().to_string().contains("agent:main:f1read"),
+        "{reported:?}"
+    );
     let ran = world.run(&["chat", "--session", "Work", "hi"]);
     assert!(ran.code == 2 && ran.stderr.contains("agent:main:work"), "{ran:?}");
     let complete = |model: &str, session: &str| {
@@ -473,7 +467,7 @@ fn two_names_are_never_one_session_and_a_completion_is_of_the_agent_it_names() {
 }
 
 #[test]
-fn an_agent_writes_to_those_it_may_write_to() {
+fn agent_messages_only_permitted_agents() {
     let model = Model::deciding(|heard| {
         let text = heard.body["messages"].to_string();
         let to = if text.contains("write to boss") { "boss" } else { "friend" };
@@ -492,7 +486,7 @@ fn an_agent_writes_to_those_it_may_write_to() {
     let world = model.world(
         "autonomy = \"guided\"\nmessages = [\"friend\"]\n[agents.friend]\nautonomy = \"guided\"\n[agents.boss]\nautonomy = \"autonomous\"",
     );
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let refusals = |name: &str| {
         let message = json!({"message": format!("write to {name}")});
         assert_eq!(post(&up, &format!("agent:main:{name}"), &message, &[]).json()["status"], "final");

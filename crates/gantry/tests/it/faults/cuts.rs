@@ -1,14 +1,12 @@
-//! The connection between a node and its gateway is cut and healed at random moments during calls.
+//! The connection between a node and its gateway is cut and restored at random moments during calls.
 
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Fleet, Machine, Proxy, Random, Socket, is_soak};
 use serde_json::json;
 
-use super::dice::{Dice, is_soak, rounds};
 use super::load::Load;
-use super::proxy::Proxy;
-use crate::end_to_end::fleet::{Fleet, Machine};
-use crate::end_to_end::websocket::Socket;
+use super::rounds;
 
 /// A connection that lived this long counts as one that worked.
 const STEADY: Duration = Duration::from_millis(1_050);
@@ -25,7 +23,7 @@ fn behind_a_cable(fleet: &Fleet) -> (Machine, Proxy) {
 
 #[test]
 fn calls_survive_cuts_and_run_once() {
-    let mut dice = Dice::new("cuts");
+    let mut random = Random::new();
     let fleet = Fleet::start();
     let (machine, proxy) = behind_a_cable(&fleet);
     let socket = Socket::connect(fleet.address, &fleet.token);
@@ -34,10 +32,10 @@ fn calls_survive_cuts_and_run_once() {
     for round in 0..rounds() {
         // Connections that do not last are dialled ever more slowly, and this is not about those.
         std::thread::sleep(STEADY.saturating_sub(online.elapsed()));
-        load.begin(&socket, "box", &mut dice);
-        std::thread::sleep(dice.moment(1_200));
+        load.begin(&socket, "box", &mut random);
+        std::thread::sleep(random.duration_below(Duration::from_millis(1_200)));
         proxy.cut();
-        std::thread::sleep(dice.moment(200));
+        std::thread::sleep(random.duration_below(Duration::from_millis(200)));
         proxy.heal();
         back.push(fleet.wait_online("box"));
         online = Instant::now();
@@ -58,7 +56,7 @@ fn calls_survive_cuts_and_run_once() {
 }
 
 #[test]
-fn a_half_open_connection_is_noticed_by_its_silence() {
+fn half_open_connection_is_detected_by_timeout() {
     let fleet = Fleet::start();
     let (_machine, proxy) = behind_a_cable(&fleet);
     let socket = Socket::connect(fleet.address, &fleet.token);

@@ -1,13 +1,12 @@
-//! kill -9 for the node, then for the gateway, at random moments under load.
+//! The node, then the gateway, is killed with SIGKILL at random moments under load.
 
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Fleet, Random, SOON, Socket, eventually};
 use serde_json::{Value, json};
 
-use super::dice::{Dice, rounds};
 use super::load::{Load, content};
-use crate::end_to_end::fleet::{Fleet, SOON, eventually};
-use crate::end_to_end::websocket::Socket;
+use super::rounds;
 
 /// How far the background command counts; it takes about two seconds.
 const LINES: usize = 40;
@@ -42,8 +41,8 @@ fn check_counted(fleet: &Fleet, node: &str, session: &str, round: usize) {
 }
 
 #[test]
-fn a_killed_node_loses_nothing_that_was_acknowledged() {
-    let mut dice = Dice::new("killed node");
+fn killed_node_keeps_acknowledged_results() {
+    let mut random = Random::new();
     let fleet = Fleet::start();
     let mut machine = fleet.join("box");
     machine.world.write("read.txt", "still here\n");
@@ -51,10 +50,10 @@ fn a_killed_node_loses_nothing_that_was_acknowledged() {
     let (mut load, mut slowest) = (Load::default(), Duration::ZERO);
     for round in 0..rounds() {
         let session = begin_counting(&fleet, "box", round);
-        load.begin(&socket, "box", &mut dice);
-        std::thread::sleep(dice.moment(900));
+        load.begin(&socket, "box", &mut random);
+        std::thread::sleep(random.duration_below(Duration::from_millis(900)));
         machine.kill();
-        if dice.below(2) == 0 {
+        if random.below(2) == 0 {
             eventually("the gateway has noticed", SOON, || !fleet.is_online("box"));
         }
         machine.start();
@@ -63,8 +62,8 @@ fn a_killed_node_loses_nothing_that_was_acknowledged() {
         });
         let restarted = Instant::now();
         for failure in load.finish(&socket) {
-            let told = ["restarted during the call", "offline", "lost during the call"];
-            assert!(told.iter().any(|words| failure.contains(words)), "round {round}: {failure}");
+            let reported = ["restarted during the call", "offline", "lost during the call"];
+            assert!(reported.iter().any(|words| failure.contains(words)), "round {round}: {failure}");
         }
         // Those in flight fail at once when the node is back, not at their deadline.
         slowest = slowest.max(restarted.elapsed());
@@ -83,8 +82,8 @@ fn a_killed_node_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_killed_gateway_comes_back_with_all_it_acknowledged() {
-    let mut dice = Dice::new("killed gateway");
+fn killed_gateway_keeps_acknowledged_results() {
+    let mut random = Random::new();
     let mut fleet = Fleet::start();
     let machine = fleet.join("box");
     machine.world.write("read.txt", "still here\n");
@@ -96,7 +95,7 @@ fn a_killed_gateway_comes_back_with_all_it_acknowledged() {
             ("box", begin_counting(&fleet, "box", round)),
             ("local", begin_counting(&fleet, "local", round)),
         ];
-        load.begin(&socket, "box", &mut dice);
+        load.begin(&socket, "box", &mut random);
         let storing: Vec<(usize, u64)> = (0..4)
             .map(|number| {
                 let number = round * 4 + number;
@@ -104,7 +103,7 @@ fn a_killed_gateway_comes_back_with_all_it_acknowledged() {
                 (number, socket.begin_call("gsv__WriteFile", &input, SOON))
             })
             .collect();
-        std::thread::sleep(dice.moment(900));
+        std::thread::sleep(random.duration_below(Duration::from_millis(900)));
         fleet.kill_gateway();
         load.abandon(&socket);
         assert_eq!(socket.answered_twice(), [0; 0]);

@@ -1,13 +1,10 @@
-//! Calls of every kind whose effects can be counted afterwards.
+//! Calls of every kind, with effects that the tests count afterwards.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Machine, Random, Socket};
 use serde_json::{Value, json};
-
-use super::dice::Dice;
-use crate::end_to_end::fleet::Machine;
-use crate::end_to_end::websocket::Socket;
 
 /// Every call has its answer by then, whatever happens.
 pub(super) const DEADLINE: Duration = Duration::from_secs(25);
@@ -53,7 +50,7 @@ pub(super) fn content(number: usize) -> String {
 
 impl Load {
     /// A few calls of each kind, over one socket.
-    pub(super) fn begin(&mut self, socket: &Socket, node: &str, dice: &mut Dice) {
+    pub(super) fn begin(&mut self, socket: &Socket, node: &str, random: &mut Random) {
         for _ in 0..3 {
             for kind in [Kind::Read, Kind::Count, Kind::Write, Kind::Replace] {
                 let number = self.next;
@@ -62,7 +59,7 @@ impl Load {
                     Kind::Read => ("Read", json!({"path": "read.txt"})),
                     Kind::Count => {
                         self.counted.insert(number, false);
-                        let pause = dice.below(1000);
+                        let pause = random.below(1000);
                         let command =
                             format!("echo {number} >> count; sleep 0.{pause:03}; echo done-{number}");
                         ("Bash", json!({ "command": command }))

@@ -1,17 +1,16 @@
-//! Nothing is left behind when all is stopped.
+//! No process is left after everything stops.
 
 use std::time::Duration;
 
+use gantry_testkit::{Fleet, SOON, eventually};
 use serde_json::json;
-
-use crate::end_to_end::fleet::{Fleet, SOON, eventually};
 
 /// Children, grandchildren in sessions of their own, and some that ignore what they can.
 const STUBBORN: &str =
     "trap '' HUP TERM INT; (setsid sh -c \"trap '' HUP TERM; sleep 1000\" &); sleep 1000 & sleep 1000";
 
 #[test]
-fn nothing_is_left_after_stop_and_kill() {
+fn no_process_remains_after_stop_and_kill() {
     let mut fleet = Fleet::start();
     let mut machine = fleet.join("box");
     let start = |node: &str| {
@@ -47,7 +46,7 @@ fn nothing_is_left_after_stop_and_kill() {
 }
 
 #[test]
-fn foreground_commands_end_with_the_node_that_is_killed() {
+fn foreground_commands_end_with_their_killed_node() {
     let fleet = Fleet::start();
     let mut machine = fleet.join("box");
     std::thread::scope(|scope| {

@@ -1,27 +1,25 @@
-//! An orderly stop under load: what was begun is answered, and nothing is answered twice.
+//! An orderly stop under load answers every started call exactly once.
 
 use std::time::Duration;
 
+use gantry_testkit::{Fleet, Random, SOON, Socket, eventually};
 use serde_json::json;
 
-use super::dice::Dice;
 use super::load::Load;
-use crate::end_to_end::fleet::{Fleet, SOON, eventually};
-use crate::end_to_end::websocket::Socket;
 
 /// A result large enough to be on its way for a while.
 const LARGE: &str = "sleep 0.5; head -c 60000 /dev/zero | tr '\\0' x";
 
 #[test]
-fn a_stopping_gateway_answers_what_was_begun() {
-    let mut dice = Dice::new("stopping gateway");
+fn stopping_gateway_answers_started_calls_once() {
+    let mut random = Random::new();
     for _ in 0..3 {
         let mut fleet = Fleet::start();
         let machine = fleet.join("box");
         machine.world.write("read.txt", "still here\n");
         let socket = Socket::connect(fleet.address, &fleet.token);
         let mut load = Load::default();
-        load.begin(&socket, "box", &mut dice);
+        load.begin(&socket, "box", &mut random);
         let large: Vec<u64> =
             (0..20).map(|_| socket.begin_call("box__Bash", &json!({"command": LARGE}), SOON)).collect();
         eventually("all are on their way", SOON, || fleet.node("box")["inFlight"].as_u64() >= Some(20));
@@ -41,7 +39,7 @@ fn a_stopping_gateway_answers_what_was_begun() {
             assert_eq!(answer["result"]["json"]["exitCode"], 0, "{answer}");
         }
         let over_http = over_http.unwrap();
-        assert!(over_http.status == 200 && over_http.body.contains("whole"), "{over_http:?}");
+        assert!(over_http.status == 200 && over_http.text().contains("whole"), "{over_http:?}");
         assert!(fleet.wait_stopped(SOON).success());
         assert_eq!(socket.closed(SOON).as_deref(), Some("the gateway is stopping"));
         assert_eq!(socket.answered_twice(), [0; 0]);
@@ -51,15 +49,15 @@ fn a_stopping_gateway_answers_what_was_begun() {
 }
 
 #[test]
-fn a_stopping_node_answers_what_was_begun() {
-    let mut dice = Dice::new("stopping node");
+fn stopping_node_answers_started_calls_once() {
+    let mut random = Random::new();
     let fleet = Fleet::start();
     let mut machine = fleet.join("box");
     machine.world.write("read.txt", "still here\n");
     let socket = Socket::connect(fleet.address, &fleet.token);
     let mut load = Load::default();
     for _ in 0..3 {
-        load.begin(&socket, "box", &mut dice);
+        load.begin(&socket, "box", &mut random);
         let id =
             socket.begin_call("box__Bash", &json!({"command": "touch begun; sleep 1; echo whole"}), SOON);
         eventually("the last one runs", SOON, || machine.path("begun").exists());

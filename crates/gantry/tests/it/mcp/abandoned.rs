@@ -1,12 +1,11 @@
-//! Sessions at `/mcp` that clients open and never close: they are counted, bounded and freed.
+//! Sessions at `/mcp` that clients never close are counted, bounded and freed.
 
 use std::time::Duration;
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::json;
 
 use super::http::{ACCEPT, JSON, Session, initialize, post};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 /// How far the memory may lie above the start once all sessions are gone.
 const SLACK_KB: u64 = 5 * 1024;
@@ -14,10 +13,10 @@ const CLIENTS: usize = 8;
 const SESSIONS: usize = 7_000;
 
 #[test]
-fn abandoned_sessions_give_their_memory_back() {
+fn abandoned_sessions_are_freed() {
     let world = World::new();
     world.configure("[gateway]\nmcpIdleSeconds = 1\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.client_token(&world, "reader", &["--read-only"]);
     let bearer = format!("Bearer {token}");
     let body = initialize("2025-11-25").to_string();
@@ -49,9 +48,9 @@ fn abandoned_sessions_give_their_memory_back() {
 
 /// The newest revision has no sessions, but a client may still open one under its name.
 #[test]
-fn sessions_count_whatever_revision_the_header_names() {
+fn session_limit_applies_to_every_protocol_revision() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let first = Session::open(&up, "/mcp", &up.token, "2025-11-25");
     let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
     for _ in 0..64 {

@@ -4,11 +4,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use gantry_testkit::{Gateway, World};
 use serde_json::{Value, json};
 
 use super::{DEFAULT_TOOLS, names};
-use crate::gateway::Up;
-use crate::run::World;
 
 pub(crate) fn installed(path: &str) -> PathBuf {
     let target = PathBuf::from(env!("CARGO_BIN_EXE_gantry")).ancestors().nth(2).unwrap().to_owned();
@@ -25,9 +24,10 @@ fn ran(world: &World, mut command: Command) -> String {
         .env("GANTRY_DATA_DIR", world.data())
         .env("NO_COLOR", "1");
     let output = command.output().unwrap();
-    let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {told}{errors}");
-    told.into_owned()
+    let (reported, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {reported}{errors}");
+    reported.into_owned()
 }
 
 fn inspector(world: &World, args: &[&str]) -> Value {
@@ -36,12 +36,12 @@ fn inspector(world: &World, args: &[&str]) -> Value {
     let path = format!("{}:/usr/bin:/bin", node.parent().unwrap().display());
     let script = installed("node_modules/.bin/mcp-inspector").canonicalize().unwrap();
     command.arg(script).arg("--cli").args(args).env("PATH", path);
-    let told = ran(world, command);
-    serde_json::from_str(&told).unwrap_or_else(|err| panic!("{err}: {told}"))
+    let reported = ran(world, command);
+    serde_json::from_str(&reported).unwrap_or_else(|err| panic!("{err}: {reported}"))
 }
 
 #[test]
-fn the_inspector_lists_and_calls_over_both() {
+fn inspector_lists_and_calls_over_both_transports() {
     let world = World::new();
     world.write("a.txt", "inspected\n");
     let gantry = env!("CARGO_BIN_EXE_gantry");
@@ -50,7 +50,7 @@ fn the_inspector_lists_and_calls_over_both() {
     let call = ["--method", "tools/call", "--tool-name", "Read", "--tool-arg", "path=a.txt"];
     let read = inspector(&world, &[&[gantry, "mcp"], &call[..]].concat());
     assert!(read.to_string().contains("inspected"), "{read}");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let (url, bearer) = (format!("{}/mcp", up.url), format!("Authorization: Bearer {}", up.token));
     let http = [&*url, "--transport", "http", "--header", &bearer];
     let listed = inspector(&world, &[&http, &["--method", "tools/list"][..]].concat());
@@ -61,22 +61,23 @@ fn the_inspector_lists_and_calls_over_both() {
 
 /// Offline: the client starts the server and says whether they understand each other.
 #[test]
-fn claude_code_is_connected_once_installed() {
+fn claude_code_connects_once_installed() {
     let world = World::new();
     let installing = world.run(&["mcp", "install", "claude", "--yes"]);
     assert_eq!(installing.code, 0, "{}", installing.stderr);
     let mut claude = Command::new(installed("node_modules/.bin/claude"));
     claude.args(["mcp", "list"]).env("ANTHROPIC_API_KEY", "none").env("DISABLE_AUTOUPDATER", "1");
     claude.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
-    let told = ran(&world, claude);
-    let line = told.lines().find(|line| line.starts_with("gantry: ")).unwrap_or_else(|| panic!("{told}"));
+    let reported = ran(&world, claude);
+    let line =
+        reported.lines().find(|line| line.starts_with("gantry: ")).unwrap_or_else(|| panic!("{reported}"));
     assert!(line.contains("Connected"), "{line}");
 }
 
 const PYTHON: &str = include_str!("client.py");
 
 #[test]
-fn the_python_sdk_uses_all_of_it_over_both() {
+fn python_sdk_works_over_both_transports() {
     let world = World::new();
     world.write("a.txt", "from python\n");
     let stored = json!({"path": "SOUL.md", "content": "stored"}).to_string();
@@ -89,8 +90,8 @@ fn the_python_sdk_uses_all_of_it_over_both() {
         command.args(["-c", PYTHON]).env("KEY", &key);
         command
     };
-    let check = |told: String| {
-        let seen: Value = serde_json::from_str(told.lines().last().unwrap_or_default()).unwrap();
+    let check = |reported: String| {
+        let seen: Value = serde_json::from_str(reported.lines().last().unwrap_or_default()).unwrap();
         let mut expected = DEFAULT_TOOLS.to_vec();
         expected.sort_unstable();
         assert_eq!(seen["tools"], json!(expected), "{seen}");
@@ -103,7 +104,7 @@ fn the_python_sdk_uses_all_of_it_over_both() {
     let mut stdio = python();
     stdio.args(["stdio", env!("CARGO_BIN_EXE_gantry")]);
     check(ran(&world, stdio));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut http = python();
     http.args(["http", &format!("{}/mcp", up.url)]).env("TOKEN", &up.token);
     check(ran(&world, http));
@@ -113,14 +114,14 @@ fn the_python_sdk_uses_all_of_it_over_both() {
 fn over_both(client: impl Fn() -> Command) -> [Value; 2] {
     let world = World::new();
     world.write("a.txt", "read by a client\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let url = format!("{}/mcp", up.url);
     [("stdio", env!("CARGO_BIN_EXE_gantry")), ("http", &*url)].map(|(transport, target)| {
         let mut command = client();
         command.args([transport, target]).env("TOKEN", &up.token);
-        let told = ran(&world, command);
-        let seen: Value = serde_json::from_str(told.lines().last().unwrap_or_default())
-            .unwrap_or_else(|err| panic!("{err}: {told}"));
+        let reported = ran(&world, command);
+        let seen: Value = serde_json::from_str(reported.lines().last().unwrap_or_default())
+            .unwrap_or_else(|err| panic!("{err}: {reported}"));
         assert_eq!(seen["tools"], json!(DEFAULT_TOOLS), "{transport}: {seen}");
         assert!(seen["read"].as_str().unwrap().contains("read by a client"), "{transport}: {seen}");
         seen
@@ -134,18 +135,18 @@ fn short_client(environment: &str, library: &str) -> Command {
 }
 
 #[test]
-fn an_old_python_sdk_lists_and_calls_over_both() {
+fn old_python_sdk_lists_and_calls_over_both_transports() {
     let seen = over_both(|| short_client("venv-old", "sdk"));
     assert!(seen.iter().all(|seen| seen["revision"] == "2025-03-26"), "{seen:?}");
 }
 
 #[test]
-fn fastmcp_lists_and_calls_over_both() {
+fn fastmcp_lists_and_calls_over_both_transports() {
     over_both(|| short_client("venv-fastmcp", "fastmcp"));
 }
 
 #[test]
-fn the_typescript_sdk_lists_and_calls_over_both_new_and_old() {
+fn typescript_sdks_list_and_call_over_both_transports() {
     for package in ["@modelcontextprotocol/sdk", "mcp-sdk-old"] {
         over_both(|| {
             let mut command = Command::new(installed("node_modules/node/bin/node"));

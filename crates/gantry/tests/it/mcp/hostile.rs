@@ -1,17 +1,16 @@
-//! Servers that are killed, hang, flood or change under way, while others are at work: nobody else notices.
+//! MCP servers that are killed, hang, flood or change their tools do not affect other servers.
 
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::servers::{Fake, is_alive};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 const IN_FLIGHT: usize = 50;
 
 /// Calls of two good servers, many at once, each with its own answer; gives the slowest.
-fn good_calls(up: &Up) -> Duration {
+fn good_calls(up: &Gateway) -> Duration {
     std::thread::scope(|scope| {
         let calls: Vec<_> = (0..IN_FLIGHT)
             .map(|number| {
@@ -31,11 +30,11 @@ fn good_calls(up: &Up) -> Duration {
 }
 
 #[test]
-fn others_answer_while_a_server_misbehaves() {
+fn other_servers_answer_while_one_misbehaves() {
     let world = World::new();
     let good = [Fake::added(&world, "one"), Fake::added(&world, "two")];
     let bad = Fake::added(&world, "bad");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let undisturbed = good_calls(&up);
     for act in ["die", "hang", "flood", "babble", "huge"] {
         let slowest = std::thread::scope(|scope| {
@@ -64,7 +63,7 @@ fn others_answer_while_a_server_misbehaves() {
 }
 
 #[test]
-fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
+fn changed_tool_stays_blocked_after_restart() {
     let world = World::new();
     let good = [Fake::added(&world, "one"), Fake::added(&world, "two")];
     let turning = Fake::new(&world, "turning");
@@ -73,8 +72,8 @@ fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
     };
     turning.define(&tools("harmless"));
     assert_eq!(turning.add(&world, "good", &[]).code, 0);
-    let up = Up::start(&world);
-    let call = |up: &Up| up.call("turning__echo", &json!({"text": "x"}));
+    let up = Gateway::start(&world);
+    let call = |up: &Gateway| up.call("turning__echo", &json!({"text": "x"}));
     assert_eq!(call(&up).status, 200);
     std::thread::scope(|scope| {
         let working = scope.spawn(|| good_calls(&up));
@@ -92,18 +91,18 @@ fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
         good.iter().chain([&turning]).all(Fake::all_are_gone)
     });
     for _ in 0..2 {
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         assert_eq!(call(&up).status, 403, "held stays held");
         assert_eq!(up.call("one__echo", &json!({"text": "y"})).text(), "y");
     }
     turning.define(&tools("harmless"));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(world.run(&["mcp", "test", "turning"]).code, 0);
     eventually("what was accepted runs again", Duration::from_secs(10), || call(&up).status == 200);
 }
 
 #[test]
-fn a_schema_that_explodes_is_left_to_its_server_and_freezes_nobody() {
+fn exponential_schema_does_not_block_the_gateway() {
     let world = World::new();
     let fake = Fake::new(&world, "boom");
     let mut defs: serde_json::Map<String, Value> = (0..14)
@@ -123,15 +122,15 @@ fn a_schema_that_explodes_is_left_to_its_server_and_freezes_nobody() {
     ]));
     let added = fake.add(&world, "good", &[]);
     assert_eq!(added.code, 0, "{added:?}");
-    for told in [added, world.run(&["mcp", "show", "boom"]), world.run(&["mcp", "test", "boom"])] {
+    for reported in [added, world.run(&["mcp", "show", "boom"]), world.run(&["mcp", "test", "boom"])] {
         for field in ["inputSchema", "outputSchema"] {
             assert!(
-                told.stdout.contains(&format!("its {field} is not enforced by Gantry")),
-                "{field}: {told:?}"
+                reported.stdout.contains(&format!("its {field} is not enforced by Gantry")),
+                "{field}: {reported:?}"
             );
         }
     }
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let begun = Instant::now();
     let answer = up.call("boom__structured", &json!({"structuredContent": {"x": "s"}}));
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -142,7 +141,7 @@ fn a_schema_that_explodes_is_left_to_its_server_and_freezes_nobody() {
 }
 
 #[test]
-fn a_tool_that_was_unusable_for_a_while_runs_again() {
+fn tool_works_again_after_its_definition_is_fixed() {
     let world = World::new();
     let fake = Fake::new(&world, "turning");
     let good = json!({"name": "echo", "description": "says it", "inputSchema": {"type": "object"}});
@@ -150,7 +149,7 @@ fn a_tool_that_was_unusable_for_a_while_runs_again() {
     bad["execution"] = json!({"taskSupport": "required"});
     fake.define(&json!([good]));
     assert_eq!(fake.add(&world, "good", &[]).code, 0);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let call = || up.call("turning__echo", &json!({"text": "x"}));
     assert_eq!(call().text(), "x");
     fake.define(&json!([bad]));
@@ -160,7 +159,7 @@ fn a_tool_that_was_unusable_for_a_while_runs_again() {
 }
 
 #[test]
-fn what_is_wrong_with_a_server_is_said_and_nothing_is_hidden() {
+fn server_problems_are_reported() {
     let world = World::new();
     let ancient = Fake::new(&world, "ancient").add(&world, "ancient", &[]);
     assert_eq!(ancient.code, 4, "{ancient:?}");
@@ -177,7 +176,7 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_hidden() {
     assert!(shown.contains("\\u{e0069}\\u{e0067}\\u{200b}"), "{shown}");
     assert!(!shown.contains('\u{e0069}') && !shown.contains('\u{200b}'), "{shown}");
     assert!(shown.contains("it has no name"), "{shown}");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let tool = up.get("/v1/tools/fake__structured").json();
     assert_eq!(tool["description"], "adds numbers");
     let odd = up.call("fake__structured", &json!({"content": [{"type": "hologram"}]})).text();
@@ -185,10 +184,10 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_hidden() {
 }
 
 #[test]
-fn a_server_that_has_frozen_is_ended_and_comes_back() {
+fn frozen_server_is_killed_and_restarted() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
     let frozen = *fake.pids().last().unwrap();
     let ran = world.run(&["call", "fake__freeze", "--deadline", "1s"]);
@@ -203,12 +202,12 @@ fn a_server_that_has_frozen_is_ended_and_comes_back() {
 }
 
 #[test]
-fn a_server_that_keeps_failing_rests_longer_each_time() {
+fn failing_server_backs_off() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
     world.configure(&config.replace("\"good\"", "\"crash\""));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let before = fake.pids().len();
     let until = Instant::now() + Duration::from_secs(9);
     let mut refused_at_once = 0;
@@ -229,10 +228,10 @@ fn a_server_that_keeps_failing_rests_longer_each_time() {
 }
 
 #[test]
-fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
+fn invalid_answer_fails_only_its_own_call() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
     let started = fake.pids().len();
     std::thread::scope(|scope| {
@@ -254,7 +253,7 @@ fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
 }
 
 #[test]
-fn one_schema_without_bottom_costs_one_tool() {
+fn deeply_nested_schema_disables_one_tool_only() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let mut deep = json!({"type": "object"});
@@ -267,15 +266,15 @@ fn one_schema_without_bottom_costs_one_tool() {
     ]));
     let added = fake.add(&world, "good", &["--json"]);
     assert_eq!(added.code, 0, "{added:?}");
-    let told: Value = serde_json::from_str(&added.stdout).unwrap();
-    assert_eq!(told["tools"], json!(["echo"]));
-    assert!(told["held"][0].to_string().contains("levels deep"), "{told}");
+    let reported: Value = serde_json::from_str(&added.stdout).unwrap();
+    assert_eq!(reported["tools"], json!(["echo"]));
+    assert!(reported["held"][0].to_string().contains("levels deep"), "{reported}");
     let ran = world.run(&["call", "fake__echo", r#"{"text": "still here"}"#]);
     assert_eq!(ran.stdout, "still here", "{ran:?}");
 }
 
 #[test]
-fn structure_that_breaks_its_promise_is_an_error_that_names_who_broke_it() {
+fn invalid_structured_content_is_reported_with_its_server() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let promised = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
@@ -302,7 +301,7 @@ fn structure_that_breaks_its_promise_is_an_error_that_names_who_broke_it() {
 }
 
 #[test]
-fn a_definition_that_is_again_as_it_was_accepted_runs_with_the_next_call() {
+fn restored_definition_is_accepted_again() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let tools = |description: &str| -> Value {
@@ -321,7 +320,7 @@ fn a_definition_that_is_again_as_it_was_accepted_runs_with_the_next_call() {
 }
 
 #[test]
-fn what_a_server_says_steers_no_terminal_and_long_names_are_told_short() {
+fn server_text_is_sanitized_and_long_names_are_shortened() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let schema =
@@ -349,10 +348,10 @@ fn what_a_server_says_steers_no_terminal_and_long_names_are_told_short() {
 }
 
 #[test]
-fn a_call_of_a_server_that_is_removed_is_told_so() {
+fn call_of_a_removed_server_reports_the_removal() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
     let text = std::thread::scope(|scope| {
         let calling = scope.spawn(|| up.call("fake__sleep", &json!({"seconds": 30})).text());

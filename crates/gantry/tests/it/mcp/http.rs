@@ -1,13 +1,12 @@
-//! Many clients at `/mcp`: who is let in, what they see, and that nobody gets at anybody else's.
+//! Clients at `/mcp`: authentication, visible tools, and isolation between clients.
 
 use std::time::Duration;
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::servers::is_alive;
 use super::{DEFAULT_TOOLS, names};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 pub(super) const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");
 pub(super) const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -19,7 +18,12 @@ pub(super) fn initialize(revision: &str) -> Value {
 }
 
 /// One POST; its status, its session, and the answer with that id out of the JSON or the events.
-pub(super) fn post(up: &Up, path: &str, body: &Value, more: &[(&str, &str)]) -> (u16, Option<String>, Value) {
+pub(super) fn post(
+    up: &Gateway,
+    path: &str,
+    body: &Value,
+    more: &[(&str, &str)],
+) -> (u16, Option<String>, Value) {
     let headers = [&[ACCEPT, JSON], more].concat();
     let response = up.ask("POST", path, &headers, body.to_string().as_bytes());
     let session = response.header("mcp-session-id").map(str::to_owned);
@@ -33,14 +37,14 @@ pub(super) fn post(up: &Up, path: &str, body: &Value, more: &[(&str, &str)]) -> 
 
 /// A conversation of an older revision.
 pub(crate) struct Session<'a> {
-    up: &'a Up,
+    up: &'a Gateway,
     path: String,
     id: String,
     bearer: String,
 }
 
 impl Session<'_> {
-    pub(crate) fn open<'a>(up: &'a Up, path: &str, token: &str, revision: &str) -> Session<'a> {
+    pub(crate) fn open<'a>(up: &'a Gateway, path: &str, token: &str, revision: &str) -> Session<'a> {
         let bearer = format!("Bearer {token}");
         let (status, id, answer) = post(up, path, &initialize(revision), &[("Authorization", &bearer)]);
         assert_eq!((status, &answer["result"]["protocolVersion"]), (200, &json!(revision)), "{answer}");
@@ -74,7 +78,7 @@ impl Session<'_> {
 fn each_revision_lists_and_calls() {
     let world = World::new();
     world.write("a.txt", "over http\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let session = Session::open(&up, "/mcp", &up.token, revision);
         assert_eq!(names(&session.ask("tools/list", &json!({}))["tools"]), DEFAULT_TOOLS);
@@ -105,9 +109,9 @@ fn each_revision_lists_and_calls() {
 }
 
 #[test]
-fn strangers_are_refused_before_anything_is_read() {
+fn unauthorized_requests_are_rejected_before_the_body_is_read() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let body = initialize("2025-11-25");
     for (headers, status) in [
         (&[("Authorization", "")][..], 401),
@@ -131,9 +135,9 @@ fn strangers_are_refused_before_anything_is_read() {
 }
 
 #[test]
-fn a_choice_of_nothing_or_made_twice_is_told() {
+fn empty_or_duplicate_tool_choice_is_rejected() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for (query, why) in [
         ("tools=", "empty"),
         ("toolset=", "empty"),
@@ -148,9 +152,9 @@ fn a_choice_of_nothing_or_made_twice_is_told() {
 }
 
 #[test]
-fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
+fn session_belongs_to_its_token_and_scope() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let narrow =
         up.client_token(&world, "narrow", &["--tools", "tool::file_read,local__Bash", "--read-only"]);
     let plain = up.client_token(&world, "plain", &[]);
@@ -166,7 +170,7 @@ fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
     for token in [&narrow, &plain] {
         let bearer = format!("Bearer {token}");
         let headers = [("Authorization", &*bearer), ("Mcp-Session-Id", &*mine.id)];
-        assert_eq!(post(&up, "/mcp", &list, &headers).0, 404, "somebody else's session is no session");
+        assert_eq!(post(&up, "/mcp", &list, &headers).0, 404, "a session of another token is unknown");
     }
     let call = json!({"name": "Bash", "arguments": {"command": "touch evil"}});
     let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": call});
@@ -182,11 +186,11 @@ fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
 }
 
 #[test]
-fn a_limited_token_acts_as_its_own_agent_and_no_other() {
+fn limited_token_acts_only_as_its_own_agent() {
     let world = World::new();
     let reader = "[agents.reader]\nautonomy = \"guided\"\ntools = [\"Read\"]\n";
     world.configure(&format!("{reader}[agents.full]\nautonomy = \"guided\"\n"));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.client_token(&world, "limited", &["--agents", "reader"]);
     let bearer = format!("Bearer {token}");
     let as_agent = |agent, body: &Value, session: &str| {
@@ -213,9 +217,9 @@ fn a_limited_token_acts_as_its_own_agent_and_no_other() {
 }
 
 #[test]
-fn revisions_that_nobody_knows_are_refused_or_answered_with_ours() {
+fn unknown_protocol_revisions_are_rejected_or_negotiated() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for unknown in ["1999-01-01", "2099-01-01", "nonsense", ""] {
         let (status, _, answer) = post(&up, "/mcp", &initialize(unknown), &[]);
         assert_eq!(
@@ -241,10 +245,10 @@ fn revisions_that_nobody_knows_are_refused_or_answered_with_ours() {
 }
 
 #[test]
-fn a_stream_ends_when_its_token_is_revoked() {
+fn stream_ends_when_its_token_is_revoked() {
     use std::io::{Read, Write};
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let (mine, other) = (up.client_token(&world, "mine", &[]), up.client_token(&world, "other", &[]));
     let stream = |token: &str| {
         let session = Session::open(&up, "/mcp", token, "2025-11-25");
@@ -277,9 +281,9 @@ fn a_stream_ends_when_its_token_is_revoked() {
 }
 
 #[test]
-fn revoking_a_token_ends_what_it_began() {
+fn revoking_a_token_cancels_its_calls() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.client_token(&world, "mine", &[]);
     let bearer = format!("Bearer {token}");
     let session = Session::open(&up, "/mcp", &token, "2025-11-25");
@@ -312,9 +316,9 @@ fn revoking_a_token_ends_what_it_began() {
 }
 
 #[test]
-fn the_address_says_what_is_shown() {
+fn query_parameters_choose_the_tools() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let session = Session::open(&up, "/mcp?tools=Read,Grep&readOnly&namespaced", &up.token, "2025-11-25");
     assert_eq!(
         names(&session.ask("tools/list", &json!({}))["tools"]),
@@ -334,9 +338,9 @@ fn the_address_says_what_is_shown() {
 }
 
 #[test]
-fn what_is_no_message_is_told_so() {
+fn invalid_message_is_rejected() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for (body, id, code) in [
         (&b"garbage"[..], json!(null), -32700),
         (b"{\"jsonrpc\":", json!(null), -32700),
@@ -361,9 +365,9 @@ fn what_is_no_message_is_told_so() {
 }
 
 #[test]
-fn one_token_cannot_use_up_the_sessions_of_all() {
+fn session_limit_is_per_token() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let first = Session::open(&up, "/mcp", &up.token, "2025-11-25");
     let kept = Session::open(&up, "/mcp", &up.token, "2025-11-25");
     let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
@@ -396,10 +400,10 @@ fn one_token_cannot_use_up_the_sessions_of_all() {
 }
 
 #[test]
-fn a_session_that_nobody_uses_ends() {
+fn idle_session_ends() {
     let world = World::new();
     world.configure("[gateway]\nmcpIdleSeconds = 2\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let session = Session::open(&up, "/mcp", &up.token, "2025-11-25");
     let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
     let call = json!({"name": "Bash", "arguments": {"command": "sleep 4; echo slept"}});
@@ -411,10 +415,10 @@ fn a_session_that_nobody_uses_ends() {
 }
 
 #[test]
-fn a_scoped_token_reads_the_rest_of_its_own_results() {
+fn scoped_token_reads_its_own_stored_results() {
     let world = World::new();
     world.write("long.txt", &"a line of text\n".repeat(20_000));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let narrow = up.client_token(&world, "narrow", &["--tools", "tool::file_read"]);
     let session = Session::open(&up, "/mcp", &narrow, "2025-11-25");
     let read = json!({"name": "tool__file_read", "arguments": {"path": "long.txt", "maxBytes": 300_000}});
@@ -427,9 +431,9 @@ fn a_scoped_token_reads_the_rest_of_its_own_results() {
 }
 
 #[test]
-fn many_long_bodies_at_once_are_held_one_after_another() {
+fn concurrent_long_bodies_are_bounded_in_memory() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let text = "x".repeat(40 << 20);
     let call = json!({"name": "Write", "arguments": {"path": "long.txt", "content": text}});
     let body =
@@ -451,9 +455,9 @@ fn many_long_bodies_at_once_are_held_one_after_another() {
 }
 
 #[test]
-fn where_tokens_are_given_out_is_told_only_when_configured() {
+fn resource_metadata_is_served_only_when_configured() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(
         up.ask("GET", "/.well-known/oauth-protected-resource", &[("Authorization", "")], b"").status,
         404
@@ -462,10 +466,10 @@ fn where_tokens_are_given_out_is_told_only_when_configured() {
     world.configure(
         "[gateway]\npublicUrl = \"https://gantry.example.com\"\n[gateway.oauth]\nauthorizationServers = [\"https://login.example.com\"]\n",
     );
-    let up = Up::start(&world);
-    let told = up.ask("GET", "/.well-known/oauth-protected-resource", &[("Authorization", "")], b"");
+    let up = Gateway::start(&world);
+    let reported = up.ask("GET", "/.well-known/oauth-protected-resource", &[("Authorization", "")], b"");
     assert_eq!(
-        told.json(),
+        reported.json(),
         json!({
             "resource": "https://gantry.example.com/mcp",
             "resource_name": "Gantry",

@@ -1,13 +1,12 @@
-//! `gantry mcp install`: the client's file is changed once, with consent, and the old one is kept.
+//! `gantry mcp install` changes the client's file once, with consent, and keeps a backup.
 
 use std::os::unix::fs::PermissionsExt;
 
+use gantry_testkit::World;
 use serde_json::{Value, json};
 
-use crate::run::World;
-
 #[test]
-fn it_is_shown_asked_backed_up_and_done_once() {
+fn install_shows_asks_backs_up_and_writes_once() {
     let world = World::new();
     let file = world.folder.path().join(".claude.json");
     std::fs::write(&file, "{\n  \"theme\": \"dark\"\n}\n").unwrap();
@@ -57,7 +56,7 @@ fn it_is_shown_asked_backed_up_and_done_once() {
 }
 
 #[test]
-fn the_client_runs_under_the_configuration_that_was_named() {
+fn installed_client_uses_the_named_configuration() {
     let world = World::new();
     let other = world.folder.path().join("other.toml");
     std::fs::write(&other, "").unwrap();
@@ -79,7 +78,7 @@ fn the_client_runs_under_the_configuration_that_was_named() {
 }
 
 #[test]
-fn every_client_has_its_place() {
+fn every_client_has_its_own_file() {
     let world = World::new();
     for (client, file) in [
         ("codex", ".codex/config.toml"),
@@ -108,7 +107,7 @@ fn every_client_has_its_place() {
 }
 
 #[test]
-fn goose_keeps_what_it_had_or_is_left_alone() {
+fn goose_file_is_merged_or_left_unchanged() {
     let world = World::new();
     let file = world.folder.path().join(".config/goose/config.yaml");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -128,7 +127,7 @@ fn goose_keeps_what_it_had_or_is_left_alone() {
 }
 
 #[test]
-fn what_is_chosen_is_checked_before_it_is_written() {
+fn tool_choice_is_checked_before_writing() {
     let world = World::new();
     world.configure("[agents.reader]\n");
     let file = world.folder.path().join(".cursor/mcp.json");

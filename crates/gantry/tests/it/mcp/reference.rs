@@ -1,10 +1,10 @@
 //! The protocol's reference servers, every tool of both. `cargo xtask setup` installs them.
 
+use gantry_testkit::{Ran, World};
 use serde_json::{Value, json};
 
 use super::Client;
 use super::clients::installed;
-use crate::run::{Ran, World};
 
 fn add(world: &World, name: &str, script: &str, more: &[&str]) -> Vec<String> {
     let node = installed("node_modules/node/bin/node");
@@ -30,7 +30,7 @@ fn check_all(world: &World, server: &str, offered: &[String], calls: &[(&str, Va
 }
 
 #[test]
-fn every_tool_of_server_everything() {
+fn every_tool_of_server_everything_works() {
     let world = World::new();
     let script = "@modelcontextprotocol/server-everything/dist/index.js";
     let offered = add(&world, "every", script, &["stdio"]);
@@ -69,7 +69,7 @@ fn every_tool_of_server_everything() {
 }
 
 #[test]
-fn every_tool_of_server_filesystem() {
+fn every_tool_of_server_filesystem_works() {
     let world = World::new();
     let file = world.write("files/a.txt", "one\ntwo\n");
     let folder = file.parent().unwrap().to_str().unwrap().to_owned();

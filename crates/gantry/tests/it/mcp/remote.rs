@@ -1,48 +1,37 @@
-//! Servers at addresses: the reference server over streamable HTTP, headers with secrets, and logins.
+//! MCP servers at a URL: the reference server over streamable HTTP, headers with secrets, and logins.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Gateway, Process, World, eventually};
 use serde_json::{Value, json};
 
 use super::clients::installed;
-use crate::gateway::{Up, eventually};
-use crate::run::World;
-
-/// A server's process; ended when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn reference_server(port: u16) -> Running {
+fn reference_server(port: u16) -> Process {
     let node = installed("node_modules/node/bin/node");
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let mut command = Command::new(node);
     command.arg(script).arg("streamableHttp").env("PORT", port.to_string());
-    let server = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let server = Process::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
     eventually("it listens", Duration::from_secs(20), || TcpStream::connect(("127.0.0.1", port)).is_ok());
     server
 }
 
 #[test]
-fn a_restarted_server_answers_the_next_call() {
+fn restarted_server_answers_the_next_call() {
     let world = World::new();
     let port = free_port();
     let server = reference_server(port);
     let url = format!("http://127.0.0.1:{port}/mcp");
     assert_eq!(world.run(&["mcp", "add", "every", "--url", &url]).code, 0);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("every__echo", &json!({"message": "one"})).text(), "Echo: one");
     drop(server);
     let _server = reference_server(port);
@@ -53,11 +42,11 @@ fn a_restarted_server_answers_the_next_call() {
 }
 
 #[test]
-fn a_refused_session_is_opened_again_and_no_call_runs_twice() {
+fn rejected_session_is_reopened_without_repeating_calls() {
     let world = World::new();
     let private = Private::start("sessions");
     assert_eq!(world.run(&["mcp", "add", "open", "--url", &private.url]).code, 0);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("open__whoami", &json!({})).status, 200);
     for form in ["null", "other", "text", "gone"] {
         private.restart(form);
@@ -82,14 +71,14 @@ fn a_refused_session_is_opened_again_and_no_call_runs_twice() {
 }
 
 #[test]
-fn the_reference_server_over_http() {
+fn reference_server_works_over_http() {
     let world = World::new();
     let port = free_port();
     let server = reference_server(port);
     let url = format!("http://127.0.0.1:{port}/mcp");
     let ran = world.run(&["mcp", "add", "every", "--url", &url, "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     std::thread::scope(|scope| {
         for number in 0..20 {
             let up = &up;
@@ -119,15 +108,15 @@ fn the_reference_server_over_http() {
 fn answering(answer: &'static [u8]) -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let (told, heard) = std::sync::mpsc::channel();
+    let (reported, heard) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let told = told.clone();
+            let reported = reported.clone();
             std::thread::spawn(move || {
                 let mut buffer = vec![0; 64 * 1024];
                 let count = stream.read(&mut buffer).unwrap_or(0);
-                let _ = told.send(String::from_utf8_lossy(&buffer[..count]).into_owned());
+                let _ = reported.send(String::from_utf8_lossy(&buffer[..count]).into_owned());
                 let _ = stream.write_all(answer);
                 if answer.is_empty() {
                     // Endless, until the other side has had enough.
@@ -143,7 +132,7 @@ fn answering(answer: &'static [u8]) -> (String, std::sync::mpsc::Receiver<String
 }
 
 #[test]
-fn addresses_that_are_no_servers_are_named() {
+fn invalid_server_addresses_are_reported() {
     let world = World::new();
     for (answer, part) in [
         (&b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 4\r\nconnection: close\r\n\r\n<hi>"[..], "content type"),
@@ -164,12 +153,12 @@ fn addresses_that_are_no_servers_are_named() {
 }
 
 #[test]
-fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
+fn invalid_answer_fails_only_its_own_call() {
     let world = World::new();
     let open = Private::start("open");
     let added = world.run(&["mcp", "add", "open", "--url", &open.url]);
     assert_eq!(added.code, 0, "{added:?}");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for tool in ["bare", "nonsense", "page", "event", "deep", "failure", "idless"] {
         let begun = Instant::now();
         let answer = up.call(&format!("open__{tool}"), &json!({}));
@@ -182,7 +171,7 @@ fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
 }
 
 #[test]
-fn headers_hold_secrets_that_go_to_their_host_alone() {
+fn header_secrets_are_sent_to_their_host_only() {
     let world = World::new();
     let nothing = b"HTTP/1.1 500 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     let (url, heard) = answering(nothing);
@@ -203,7 +192,7 @@ fn headers_hold_secrets_that_go_to_their_host_alone() {
 }
 
 struct Private {
-    _running: Running,
+    _running: Process,
     url: String,
 }
 
@@ -213,7 +202,7 @@ impl Private {
         let mut child = Command::new("python3").args([script, mode]).stdout(Stdio::piped()).spawn().unwrap();
         let mut url = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
-        Private { _running: Running(child), url: url.trim().to_owned() }
+        Private { _running: Process { child }, url: url.trim().to_owned() }
     }
 
     /// Logs in as a person would: visits the address, and follows where it leads.
@@ -234,8 +223,8 @@ impl Private {
             }
         }
         let output = child.wait_with_output().unwrap();
-        let told = format!("{line}{}", String::from_utf8_lossy(&output.stderr));
-        (output.status.code().unwrap_or(-1), told)
+        let reported = format!("{line}{}", String::from_utf8_lossy(&output.stderr));
+        (output.status.code().unwrap_or(-1), reported)
     }
 
     fn grants(&self) -> Value {
@@ -265,14 +254,14 @@ fn get(url: &str) -> String {
 }
 
 #[test]
-fn a_login_is_made_kept_sealed_and_renewed() {
+fn login_is_stored_encrypted_and_renewed() {
     let world = World::new();
     let private = Private::start("good");
     let added = world.run(&["mcp", "add", "private", "--url", &private.url]);
     assert_eq!(added.code, 3, "{added:?}");
     assert!(added.stderr.contains("gantry mcp login private"), "{added:?}");
-    let (code, told) = private.log_in(&world, "private");
-    assert_eq!(code, 0, "{told}");
+    let (code, reported) = private.log_in(&world, "private");
+    assert_eq!(code, 0, "{reported}");
     let ran = world.run(&["call", "private__whoami"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(
@@ -301,7 +290,7 @@ fn a_login_is_made_kept_sealed_and_renewed() {
 }
 
 #[test]
-fn a_login_is_for_the_address_it_was_made_at() {
+fn login_is_bound_to_its_address() {
     for mode in ["good", "short"] {
         let world = World::new();
         let private = Private::start(mode);
@@ -327,7 +316,7 @@ fn a_login_is_for_the_address_it_was_made_at() {
 }
 
 #[test]
-fn a_token_that_is_about_to_end_is_renewed_before() {
+fn expiring_token_is_renewed_early() {
     let world = World::new();
     let private = Private::start("short");
     world.run(&["mcp", "add", "private", "--url", &private.url]);
@@ -338,7 +327,7 @@ fn a_token_that_is_about_to_end_is_renewed_before() {
 }
 
 #[test]
-fn logins_that_smell_are_refused() {
+fn suspicious_logins_are_rejected() {
     for (mode, part) in [
         ("refuse", "not today"),
         ("mixup", "the answer is from http://evil.example"),
@@ -347,9 +336,9 @@ fn logins_that_smell_are_refused() {
         let world = World::new();
         let private = Private::start(mode);
         world.run(&["mcp", "add", "private", "--url", &private.url]);
-        let (code, told) = private.log_in(&world, "private");
-        assert_eq!(code, 1, "{mode}: {told}");
-        assert!(told.contains(part), "{mode}: {told}");
+        let (code, reported) = private.log_in(&world, "private");
+        assert_eq!(code, 1, "{mode}: {reported}");
+        assert!(reported.contains(part), "{mode}: {reported}");
         assert!(!world.run(&["secrets", "--json"]).stdout.contains("mcp-private"), "{mode}");
     }
     let world = World::new();

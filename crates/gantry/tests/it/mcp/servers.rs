@@ -1,12 +1,11 @@
-//! Servers that others wrote: their tools through every surface, whatever the servers do.
+//! Third-party MCP servers: their tools over every surface.
 
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Gateway, Ran, World, eventually};
 use serde_json::{Value, json};
 
 use super::Client;
-use crate::gateway::{Up, eventually};
-use crate::run::{Ran, World};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -72,7 +71,7 @@ fn tool(name: &str, description: &str) -> Value {
 }
 
 #[test]
-fn a_tool_of_a_server_is_called_in_process_and_nothing_stays() {
+fn in_process_call_leaves_no_server_running() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let started = fake.pids().len();
@@ -97,7 +96,7 @@ fn a_tool_of_a_server_is_called_in_process_and_nothing_stays() {
 }
 
 #[test]
-fn only_chosen_tools_are_ready_and_accepted() {
+fn only_selected_tools_are_accepted() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let unknown = fake.add(&world, "good", &["--only", "echo,slep"]);
@@ -121,7 +120,7 @@ fn only_chosen_tools_are_ready_and_accepted() {
 }
 
 #[test]
-fn a_replacement_that_does_not_work_leaves_the_server_as_it_was() {
+fn failed_replacement_keeps_the_old_server() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     for (mode, more) in [("crash", &["--replace"][..]), ("good", &["--replace", "--only", "nothing"])] {
@@ -136,7 +135,7 @@ fn a_replacement_that_does_not_work_leaves_the_server_as_it_was() {
 }
 
 #[test]
-fn a_server_is_given_the_usual_few_variables_and_those_it_was_promised() {
+fn server_receives_only_standard_and_configured_variables() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let set = world.run_with_input(&["secrets", "set", "TOKEN", "--host", "a.example"], "very-secret-value");
@@ -165,7 +164,7 @@ fn a_server_is_given_the_usual_few_variables_and_those_it_was_promised() {
 }
 
 #[test]
-fn secrets_of_a_server_are_masked_in_other_forms_too() {
+fn encoded_server_secrets_are_masked() {
     const VALUE: &str = "sk/live+51 & more?";
     const PERCENT: &str = "sk%2Flive%2B51%20%26%20more%3F";
     // Of `user:` and the value.
@@ -180,22 +179,25 @@ fn secrets_of_a_server_are_masked_in_other_forms_too() {
     let added = fake.add(&world, "good", &["--env", "TOK=secret:K"]);
     assert_eq!(added.code, 0, "{added:?}");
     let said = json!({"text": format!("{PERCENT} {BASIC} {VALUE}")}).to_string();
-    let told = [
+    let reported = [
         format!("{added:?}"),
         std::fs::read_to_string(world.data().join("mcp/fake.json")).unwrap(),
         format!("{:?}", world.run(&["call", "fake__echo", &said])),
     ];
-    for told in &told {
-        assert!(told.contains("[masked]"), "{told}");
-        assert!(!told.contains("live") && !told.contains("saXZl"), "{told}");
+    for reported in &reported {
+        assert!(reported.contains("[masked]"), "{reported}");
+        assert!(!reported.contains("live") && !reported.contains("saXZl"), "{reported}");
     }
     let mut client = Client::new(&world, &["--toolset", "mcp"]);
     let message = format!("{} {VALUE} {PERCENT} {BASIC}", "x".repeat(195));
     let params =
         json!({"name": "fake__progress", "arguments": {"message": message}, "_meta": {"progressToken": "p"}});
     let id = client.send("tools/call", &params);
-    let told = client.hear_of("notifications/progress")["params"]["message"].to_string();
-    assert!(told.contains("[mas") && !told.contains("sk") && !told.contains("live"), "{told}");
+    let reported = client.hear_of("notifications/progress")["params"]["message"].to_string();
+    assert!(
+        reported.contains("[mas") && !reported.contains("sk") && !reported.contains("live"),
+        "{reported}"
+    );
     assert_eq!(client.answer(id)["result"]["content"][0]["text"], "done");
     Fake::added(&world, "other");
     let ran = world.run(&["call", "other__echo", &json!({"text": PERCENT}).to_string()]);
@@ -203,7 +205,7 @@ fn secrets_of_a_server_are_masked_in_other_forms_too() {
 }
 
 #[test]
-fn a_server_cannot_read_what_is_gantrys_own() {
+fn server_cannot_read_the_data_directory() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let own = world.data().join("gantry.toml");
@@ -221,7 +223,7 @@ fn a_server_cannot_read_what_is_gantrys_own() {
 }
 
 #[test]
-fn a_changed_definition_holds_the_tool_until_it_is_accepted() {
+fn changed_definition_blocks_the_tool_until_accepted() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     fake.define(&json!([tool("echo", "says it again"), tool("sleep", "sleeps")]));
@@ -262,7 +264,7 @@ fn a_changed_definition_holds_the_tool_until_it_is_accepted() {
 }
 
 #[test]
-fn one_bad_definition_costs_only_itself() {
+fn invalid_definition_disables_one_tool_only() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let bad = [
@@ -300,10 +302,10 @@ fn one_bad_definition_costs_only_itself() {
 }
 
 #[test]
-fn a_server_is_not_called_as_a_node_is() {
+fn server_name_must_not_equal_a_node_id() {
     let world = World::new();
     let log = world.folder.path().join("gateway.log");
-    let up = Up::start_telling(&world, &log, &[]);
+    let up = Gateway::start_logged(&world, &log, &[]);
     up.add_node(&world, "box", &[]);
     for more in [&[][..], &["--untested"]] {
         let ran = Fake::new(&world, "box").add(&world, "good", more);
@@ -320,7 +322,7 @@ fn a_server_is_not_called_as_a_node_is() {
     assert!(listed.stdout.contains("is already the name of a node"), "{listed:?}");
     assert!(!std::fs::read_to_string(&log).unwrap().contains("Restart the gateway"), "servers need none");
     std::fs::write(&path, format!("{before}\n[agents.a]\ntools = [\"Read\"]\n")).unwrap();
-    eventually("what waits for a restart is told", Duration::from_secs(20), || {
+    eventually("changes that need a restart are reported", Duration::from_secs(20), || {
         std::fs::read_to_string(&log).unwrap().contains("Restart the gateway to apply the change")
     });
     drop(up);
@@ -329,7 +331,7 @@ fn a_server_is_not_called_as_a_node_is() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named_and_the_rest_works() {
+fn unusable_tools_are_reported_and_the_rest_works() {
     let world = World::new();
     let good = Fake::added(&world, "good");
     for (mode, part) in [
@@ -365,7 +367,7 @@ fn what_cannot_be_used_is_named_and_the_rest_works() {
 }
 
 #[test]
-fn names_that_are_taken_are_refused() {
+fn duplicate_names_are_rejected() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let again = fake.add(&world, "good", &[]);
@@ -379,13 +381,13 @@ fn names_that_are_taken_are_refused() {
     Fake::added(&world, "box");
     let with_box = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, before).unwrap();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let node = world.run(&["nodes", "add", "fake"]);
     assert!(node.code != 0 && node.stderr.contains("is the name of an MCP server"), "{node:?}");
     up.add_node(&world, "box", &[]);
     drop(up);
     std::fs::write(&path, with_box).unwrap();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(
         up.call("box__echo", &json!({"text": "x"})).status,
         503,
@@ -395,7 +397,7 @@ fn names_that_are_taken_are_refused() {
 }
 
 #[test]
-fn every_surface_and_scope_has_them() {
+fn every_surface_and_scope_offers_server_tools() {
     let world = World::new();
     Fake::added(&world, "fake");
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
@@ -410,11 +412,11 @@ fn every_surface_and_scope_has_them() {
     assert_eq!(picture["content"][0]["type"], "image", "{picture}");
     let params = json!({"name": "fake__progress", "arguments": {}, "_meta": {"progressToken": "p"}});
     let id = client.send("tools/call", &params);
-    let told = client.hear_of("notifications/progress");
+    let reported = client.hear_of("notifications/progress");
     assert_eq!(
-        (&told["params"]["progressToken"], &told["params"]["total"]),
+        (&reported["params"]["progressToken"], &reported["params"]["total"]),
         (&json!("p"), &json!(3.0)),
-        "{told}"
+        "{reported}"
     );
     client.answer(id);
     assert_eq!(client.leave(), Some(0));
@@ -422,7 +424,7 @@ fn every_surface_and_scope_has_them() {
     assert!(!client.tool_names().iter().any(|name| name.starts_with("fake__")), "only who asks for them");
     drop(client);
 
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "b"})).text(), "b");
     assert_eq!(world.run(&["call", "fake__echo", r#"{"text": "c"}"#]).stdout, "c");
     let mut through = Client::new(&world, &["--tools", "fake__echo"]);
@@ -436,9 +438,9 @@ fn every_surface_and_scope_has_them() {
 }
 
 #[test]
-fn a_gateway_takes_up_servers_that_are_added_accepted_and_removed_while_it_runs() {
+fn running_gateway_applies_server_changes() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let fake = Fake::new(&world, "fake");
     fake.define(&json!([tool("echo", "one")]));
     assert_eq!(fake.add(&world, "good", &[]).code, 0);
@@ -456,14 +458,16 @@ fn a_gateway_takes_up_servers_that_are_added_accepted_and_removed_while_it_runs(
 }
 
 #[test]
-fn calls_that_are_given_up_reach_the_server() {
+fn cancelled_calls_are_cancelled_at_the_server() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let begun = Instant::now();
     let ran = world.run(&["call", "fake__hang", "--deadline", "1s"]);
     assert_eq!(ran.code, 124, "{ran:?}");
     assert!(begun.elapsed() < Duration::from_secs(15));
-    eventually("the server is told", Duration::from_secs(5), || fake.lines("cancelled").len() == 1);
+    eventually("the server receives the cancellation", Duration::from_secs(5), || {
+        fake.lines("cancelled").len() == 1
+    });
     assert!(fake.all_are_gone());
 
     let mut client = Client::new(&world, &["--local", "--toolset", "mcp"]);
@@ -471,17 +475,19 @@ fn calls_that_are_given_up_reach_the_server() {
     eventually("it runs", Duration::from_secs(10), || fake.pids().len() == 3);
     std::thread::sleep(Duration::from_millis(500));
     client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
-    eventually("the server is told", Duration::from_secs(10), || fake.lines("cancelled").len() == 2);
+    eventually("the server receives the cancellation", Duration::from_secs(10), || {
+        fake.lines("cancelled").len() == 2
+    });
     assert_eq!(client.call("fake__echo", &json!({"text": "on"}))["content"][0]["text"], "on");
 }
 
 #[test]
-fn a_server_that_has_nothing_to_do_is_stopped_and_comes_back() {
+fn idle_server_is_stopped_and_restarted_on_demand() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
     world.configure(&format!("{config}idleSeconds = 1\ntimeoutSeconds = 3\n"));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).status, 200);
     let first = *fake.pids().last().unwrap();
     assert_eq!(up.call("fake__sleep", &json!({"seconds": 2})).text(), "slept", "work is no idleness");
@@ -497,7 +503,7 @@ fn a_server_that_has_nothing_to_do_is_stopped_and_comes_back() {
 }
 
 #[test]
-fn that_a_server_is_confined_is_told_with_what_that_means() {
+fn sandboxed_server_is_reported_with_its_limits() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
     let data = world.data().canonicalize().unwrap_or_else(|_| world.data());
@@ -528,7 +534,7 @@ fn that_a_server_is_confined_is_told_with_what_that_means() {
 }
 
 #[test]
-fn keys_in_what_is_configured_are_not_shown_and_names_are() {
+fn configured_keys_are_masked_and_names_are_shown() {
     let world = World::new();
     world.configure(
         "[mcpServers.auth]\nurl = \"https://a.example/mcp?api_key=very-secret-key-1\"\n\
@@ -547,25 +553,25 @@ fn keys_in_what_is_configured_are_not_shown_and_names_are() {
 }
 
 #[test]
-fn a_configuration_that_became_invalid_is_told_and_changes_nothing() {
+fn invalid_configuration_change_is_reported_and_ignored() {
     let world = World::new();
     let _fake = Fake::added(&world, "fake");
     let log = world.folder.path().join("gateway.log");
-    let up = Up::start_telling(&world, &log, &[]);
+    let up = Gateway::start_logged(&world, &log, &[]);
     let call = || up.call("fake__echo", &json!({"text": "x"})).text();
     assert_eq!(call(), "x");
     let good = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
     world.configure(&format!("{good}\n[mcpServers.fake.auth]\nkey = 1\n"));
     eventually("it is told", Duration::from_secs(10), || {
-        let told = std::fs::read_to_string(&log).unwrap();
-        told.contains("is not valid; the previous configuration stays in effect") && told.contains("auth")
+        let reported = std::fs::read_to_string(&log).unwrap();
+        reported.contains("is not valid; the previous configuration stays in effect") && reported.contains("auth")
     });
     assert_eq!(call(), "x");
 }
 
 /// A server knows the secrets that it was given, and may say them anywhere.
 #[test]
-fn secrets_that_a_server_was_given_are_shown_to_nobody() {
+fn server_secrets_are_never_shown() {
     const VALUE: &str = "SUPERSECRETVALUE123";
     let world = World::new();
     assert_eq!(world.run_with_input(&["secrets", "set", "K", "--host", "*.example.org"], VALUE).code, 0);
@@ -576,17 +582,17 @@ fn secrets_that_a_server_was_given_are_shown_to_nobody() {
     ]));
     let added = fake.add(&world, "good", &["--env", "TOK=secret:K"]);
     assert_eq!(added.code, 0, "{added:?}");
-    let up = Up::start(&world);
-    let told = [
+    let up = Gateway::start(&world);
+    let reported = [
         format!("{added:?}"),
         format!("{:?}", world.run(&["mcp", "show", "fake"])),
         format!("{:?}", world.run(&["tools", "--json"])),
         up.get("/v1/tools").json().to_string(),
         std::fs::read_to_string(world.data().join("mcp/fake.json")).unwrap(),
     ];
-    for told in &told {
-        assert!(told.contains("fake") || told.contains("echo"), "{told}");
-        assert!(!told.contains(VALUE), "{told}");
+    for reported in &reported {
+        assert!(reported.contains("fake") || reported.contains("echo"), "{reported}");
+        assert!(!reported.contains(VALUE), "{reported}");
     }
     let script = format!("import sys; sys.exit('fatal: bad token {VALUE}')");
     let died = world.run(&["mcp", "add", "died", "--", "python3", "-c", &script]);

@@ -1,15 +1,14 @@
-//! One client on standard input and output, without a gateway.
+//! One MCP client on standard input and output, without a gateway.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::http::Session;
 use super::servers::Fake;
 use super::{Client, DEFAULT_TOOLS, names, tokens};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 /// What the list of `@modelcontextprotocol/server-filesystem` 2026.8.31 costs; ours must be less.
 const FILESYSTEM_SERVER_TOKENS: usize = 3243;
@@ -17,7 +16,7 @@ const FILESYSTEM_SERVER_TOKENS: usize = 3243;
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89";
 
 #[test]
-fn the_default_list_is_small_and_complete() {
+fn default_tool_list_is_small_and_complete() {
     let world = World::new();
     let mut client = Client::new(&world, &[]);
     let answer = client.ask("tools/list", &json!({}));
@@ -40,7 +39,7 @@ fn the_default_list_is_small_and_complete() {
 }
 
 #[test]
-fn every_revision_is_spoken_and_an_unknown_one_is_answered_with_ours() {
+fn every_protocol_revision_works_and_unknown_ones_are_negotiated() {
     let world = World::new();
     world.write("a.txt", "one\ntwo\n");
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -69,7 +68,7 @@ fn every_revision_is_spoken_and_an_unknown_one_is_answered_with_ours() {
 }
 
 #[test]
-fn answers_are_text_with_structure_beside_and_pictures_are_pictures() {
+fn results_have_text_structured_content_and_images() {
     let world = World::new();
     world.write("a.txt", "one\ntwo\n");
     std::fs::write(world.workspace().join("p.png"), PNG).unwrap();
@@ -93,7 +92,7 @@ fn answers_are_text_with_structure_beside_and_pictures_are_pictures() {
 }
 
 #[test]
-fn structured_answers_have_the_promised_shape() {
+fn structured_content_matches_the_output_schema() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let mut client = Client::new(&world, &[]);
@@ -119,7 +118,7 @@ fn structured_answers_have_the_promised_shape() {
 }
 
 #[test]
-fn an_agent_reads_on_where_its_results_were_shortened() {
+fn agent_reads_the_rest_of_truncated_results() {
     let world = World::new();
     world.configure(
         "[agents.reader]\nautonomy = \"guided\"\ntools = [\"Read\"]\n[agents.denied]\nautonomy = \"guided\"\n\
@@ -137,12 +136,12 @@ fn an_agent_reads_on_where_its_results_were_shortened() {
     };
     shown(&world);
     assert_eq!(Client::new(&world, &["--agent", "denied"]).tool_names(), ["Read"]);
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     shown(&world);
 }
 
 #[test]
-fn an_agent_with_a_list_is_offered_what_it_names() {
+fn agent_with_a_tool_list_is_offered_those_tools() {
     let world = World::new();
     let _fake = Fake::added(&world, "fake");
     let lists = [
@@ -166,7 +165,7 @@ fn an_agent_with_a_list_is_offered_what_it_names() {
     for (agent, _, expected) in lists {
         check(agent, expected, &Client::new(&world, &["--agent", agent]).tool_names());
     }
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for (agent, _, expected) in lists {
         check(agent, expected, &Client::new(&world, &["--agent", agent]).tool_names());
         let token = up.client_token(&world, agent, &["--agents", agent]);
@@ -178,7 +177,7 @@ fn an_agent_with_a_list_is_offered_what_it_names() {
 }
 
 #[test]
-fn what_is_shown_is_chosen_and_nothing_else_can_be_called() {
+fn only_selected_tools_can_be_called() {
     let world = World::new();
     let mut read_only = Client::new(&world, &["--read-only"]);
     let names = read_only.tool_names();
@@ -202,7 +201,7 @@ fn what_is_shown_is_chosen_and_nothing_else_can_be_called() {
 }
 
 #[test]
-fn mistakes_are_told_on_standard_error_alone() {
+fn startup_errors_go_to_stderr_only() {
     let world = World::new();
     for args in
         [&["mcp", "--toolset", "nodes"][..], &["mcp", "--agent", "nobody"], &["mcp", "--gateway", "ftp://x"]]
@@ -216,7 +215,7 @@ fn mistakes_are_told_on_standard_error_alone() {
 }
 
 #[test]
-fn calling_off_ends_the_command_and_so_does_leaving() {
+fn cancel_and_disconnect_end_the_command() {
     let world = World::new();
     let mut client = Client::new(&world, &[]);
     let sleeper = |seconds: u32| format!("echo $$ > pid-{seconds}; exec sleep {seconds}");
@@ -236,7 +235,7 @@ fn calling_off_ends_the_command_and_so_does_leaving() {
 }
 
 #[test]
-fn who_closes_standard_input_is_answered_and_does_not_wait() {
+fn closing_stdin_answers_running_calls_without_delay() {
     let world = World::new();
     world.write("a.txt", "one\n");
     let read = json!({"name": "Read", "arguments": {"path": "a.txt"}});
@@ -253,7 +252,7 @@ fn who_closes_standard_input_is_answered_and_does_not_wait() {
     assert_eq!(client.leave(), Some(0));
 
     let mut client = Client::new(&world, &[]);
-    // What would be told of the call beside its answer must not hold that up.
+    // Progress reports must not delay the answer.
     client.ask("logging/setLevel", &json!({"level": "debug"}));
     let sleep = json!({
         "name": "Bash", "arguments": {"command": "echo $$ > pid; exec sleep 60"}, "_meta": {"progressToken": "p"},
@@ -273,7 +272,7 @@ fn who_closes_standard_input_is_answered_and_does_not_wait() {
 }
 
 #[test]
-fn a_long_command_is_said_to_run_still() {
+fn long_command_reports_progress() {
     let world = World::new();
     let mut client = Client::new(&world, &[]);
     let began = Instant::now();
@@ -287,7 +286,7 @@ fn a_long_command_is_said_to_run_still() {
 }
 
 #[test]
-fn long_results_are_kept_and_read_on_and_whole_as_a_resource() {
+fn long_results_are_stored_and_readable_as_a_resource() {
     let world = World::new();
     world.configure("[mcp]\nmaxToolResultChars = 2000\n");
     let mut client = Client::new(&world, &[]);
@@ -346,7 +345,7 @@ fn workspace_files_are_resources_and_skills_are_prompts() {
 }
 
 #[test]
-fn every_call_is_in_the_audit_log_under_the_clients_name() {
+fn every_call_is_audited_under_the_clients_name() {
     let world = World::new();
     let mut client = Client::new(&world, &[]);
     client.call("Bash", &json!({"command": "true"}));
@@ -361,7 +360,7 @@ fn every_call_is_in_the_audit_log_under_the_clients_name() {
 
 /// A sensitive path is asked for. Whoever cannot be asked is denied, by the rule's name.
 #[test]
-fn what_policy_asks_is_asked_of_the_user() {
+fn approval_is_asked_by_elicitation() {
     let world = World::new();
     std::fs::create_dir_all(world.folder.path().join(".ssh")).unwrap();
     let key = world.folder.path().canonicalize().unwrap().join(".ssh/id_ed25519");
@@ -401,7 +400,7 @@ fn what_policy_asks_is_asked_of_the_user() {
 
 /// Since 2026-07-28 a server asks by its answer, and the call comes again with the user's.
 #[test]
-fn a_question_can_be_answered_by_calling_again() {
+fn approval_can_be_given_by_calling_again() {
     let world = World::new();
     std::fs::create_dir_all(world.folder.path().join(".ssh")).unwrap();
     let key = world.folder.path().canonicalize().unwrap().join(".ssh/id_ed25519");
@@ -438,7 +437,7 @@ fn a_question_can_be_answered_by_calling_again() {
 }
 
 #[test]
-fn nonsense_does_not_end_the_conversation() {
+fn invalid_messages_do_not_end_the_connection() {
     let world = World::new();
     let mut client = Client::new(&world, &[]);
     client.say(&json!({"jsonrpc": "2.0", "id": 77, "method": "no/such", "params": {}}));
@@ -449,7 +448,7 @@ fn nonsense_does_not_end_the_conversation() {
 }
 
 #[test]
-fn a_command_line_that_does_not_parse_writes_nothing_to_the_client() {
+fn usage_error_writes_nothing_to_stdout() {
     let world = World::new();
     for args in [&["mcp", "--no-such-flag"][..], &["mcp", "nonsense"], &["--json", "mcp", "--toolset"]] {
         let ran = world.run(args);
@@ -461,7 +460,7 @@ fn a_command_line_that_does_not_parse_writes_nothing_to_the_client() {
 }
 
 #[test]
-fn a_choice_that_nothing_fits_is_told_at_the_start() {
+fn tool_choice_without_a_match_is_reported_at_start() {
     let world = World::new();
     let nothing = world.run_with_input(&["mcp", "--tools", "x*,Raed"], "");
     assert_eq!(nothing.code, 2, "{nothing:?}");
@@ -474,14 +473,14 @@ fn a_choice_that_nothing_fits_is_told_at_the_start() {
     assert!(partly.stderr.contains("warning: no tool matches \"x*\""), "{partly:?}");
     let fine = world.run_with_input(&["mcp", "--tools", "Read"], "");
     assert_eq!((fine.code, fine.stderr.as_str()), (0, ""), "{fine:?}");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let through = world.run_with_input(&["mcp", "--tools", "laptop__*"], "");
     assert_eq!(through.code, 0, "it may come with a node: {through:?}");
     assert!(through.stderr.contains("warning: no tool matches \"laptop__*\""), "{through:?}");
 }
 
 #[test]
-fn wrong_params_and_unknown_names_have_their_codes() {
+fn invalid_params_and_unknown_names_have_error_codes() {
     let world = World::new();
     let mut client = Client::new(&world, &[]);
     let mut code = |method: &str, params: Value| client.ask(method, &params)["error"]["code"].clone();

@@ -1,17 +1,16 @@
-//! One client on standard input and output, whose tools are a gateway's.
+//! One MCP client on standard input and output, with the tools of a gateway.
 
+use gantry_testkit::peers::{Node, runtime};
+use gantry_testkit::{Gateway, World};
 use serde_json::json;
 
 use super::{Client, DEFAULT_TOOLS};
-use crate::gateway::Up;
-use crate::gateway::peers::{Node, runtime};
-use crate::run::World;
 
 #[test]
-fn a_gateways_tools_are_offered_and_judged_as_an_mcp_clients() {
+fn gateway_tools_are_offered_under_the_mcp_clients_policy() {
     let world = World::new();
     world.write("a.txt", "by way of the gateway\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut client = Client::new(&world, &[]);
     assert_eq!(client.tool_names(), DEFAULT_TOOLS);
     let read = client.call("Read", &json!({"path": "a.txt"}));
@@ -35,9 +34,9 @@ fn a_gateways_tools_are_offered_and_judged_as_an_mcp_clients() {
 }
 
 #[test]
-fn a_node_that_comes_is_told_of_and_can_be_chosen() {
+fn joining_node_updates_the_tool_list() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let token = up.add_node(&world, "box", &[]);
     let mut client = Client::new(&world, &["--tools", "*"]);
     let before = client.tool_names();
@@ -56,9 +55,9 @@ fn a_node_that_comes_is_told_of_and_can_be_chosen() {
 }
 
 #[test]
-fn a_gateway_that_was_away_is_found_again() {
+fn restarted_gateway_is_reconnected() {
     let world = World::new();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let port = up.address.port().to_string();
     let mut client = Client::new(&world, &[]);
     assert_eq!(client.call("Bash", &json!({"command": "true"}))["isError"], false);
@@ -66,7 +65,7 @@ fn a_gateway_that_was_away_is_found_again() {
     let lost = client.call("Bash", &json!({"command": "true"}));
     assert!(lost.to_string().contains("unavailable"), "{lost}");
     let listen = format!("127.0.0.1:{port}");
-    let up = Up::start_at(&world, &listen);
+    let up = Gateway::start_at(&world, &listen);
     let back = client.call("Bash", &json!({"command": "true"}));
     assert_eq!(back["isError"], false, "{back}");
     drop(up);

@@ -1,13 +1,13 @@
-//! What the default tool list costs a model.
+//! The size of the default tool list in tokens.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use gantry_testkit::World;
 use serde_json::json;
 
 use super::Client;
 use super::clients::installed;
-use crate::run::World;
 
 /// Tokens of the o200k vocabulary for names, descriptions and input schemas.
 const MOST_TOKENS: usize = 1_600;

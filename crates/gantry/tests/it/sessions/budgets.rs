@@ -1,14 +1,13 @@
-//! What agents may spend: the call that would pass a budget is not made, and what was spent outlives the gateway.
+//! Budgets: a call over budget is not made, and spending survives a restart.
 
 use std::time::Duration;
 
 use gantry_model::Usage;
 use gantry_model::testing::{Failure, Heard, KEY, Script, ScriptedServer, Turn};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::{Model, NOBODY, call, post, results};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 /// Each answer costs 40 cents; beforehand it may cost 50 and what the prompt takes, which is less than a cent.
 const ANSWER_TOKENS: u64 = 400;
@@ -38,7 +37,7 @@ fn world(server: &ScriptedServer, budgets: &str) -> World {
     world
 }
 
-fn say(up: &Up, key: &str, id: &str) -> Value {
+fn say(up: &Gateway, key: &str, id: &str) -> Value {
     post(up, key, &json!({"message": "go on", "id": id}), &[]).json()
 }
 
@@ -46,18 +45,18 @@ fn asked(model: &Model) -> usize {
     model.server.requests().len()
 }
 
-fn stopped(told: &Value, parts: &[&str]) {
-    assert_eq!(told["status"], "error", "{told}");
+fn stopped(reported: &Value, parts: &[&str]) {
+    assert_eq!(reported["status"], "error", "{reported}");
     for part in parts {
-        assert!(told["error"].as_str().unwrap().contains(part), "{part} is not in {told}");
+        assert!(reported["error"].as_str().unwrap().contains(part), "{part} is not in {reported}");
     }
 }
 
 #[test]
-fn a_run_stops_before_the_call_that_would_pass_its_budget() {
+fn run_stops_before_exceeding_its_budget() {
     let model = tireless();
     let world = world(&model.server, "run = 1.0");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     // 0 + 0.5, 0.4 + 0.5, and not 0.8 + 0.5.
     stopped(&say(&up, "main", "m"), &["the budget of this run is $1.00", "$0.80 is spent"]);
     assert_eq!(asked(&model), 2);
@@ -68,17 +67,17 @@ fn a_run_stops_before_the_call_that_would_pass_its_budget() {
     model.check();
 }
 
-/// What an agent is told that got a message: who sent it stands in front.
+/// The message as the receiving agent reads it: the sender comes first.
 fn is_sent(heard: &Heard) -> bool {
     heard.body["messages"].to_string().contains("[message from agent:main:main]")
 }
 
-fn recorded(up: &Up, key: &str) -> String {
+fn recorded(up: &Gateway, key: &str) -> String {
     up.get(&format!("/v1/sessions/{key}/events")).json().to_string()
 }
 
 #[test]
-fn a_run_that_a_message_began_is_paid_by_the_run_that_it_was_written_in() {
+fn run_started_by_a_message_is_charged_to_the_sending_run() {
     for (tool, input) in [
         (
             "gsv__SessionSend",
@@ -92,13 +91,13 @@ fn a_run_that_a_message_began_is_paid_by_the_run_that_it_was_written_in() {
             (false, _) => priced(Turn { delay_ms: 1_500, ..Turn::text("done") }),
         });
         let world = world(&model.server, "run = 1.9");
-        let up = Up::start(&world);
-        let told = say(&up, "main", "m");
+        let up = Gateway::start(&world);
+        let reported = say(&up, "main", "m");
         eventually("the other run is over", Duration::from_secs(30), || {
             recorded(&up, "agent:other:main").contains("the budget of this run is $1.90")
         });
-        // 0, 0.4, 0.8, 1.2 and 0.5, and not 1.6 and 0.5: whoever of the two asks.
-        assert_eq!(asked(&model), 4, "{tool}: {told}");
+        // 0, 0.4, 0.8, 1.2 and 0.5, and not 1.6 and 0.5, whichever of the two asks.
+        assert_eq!(asked(&model), 4, "{tool}: {reported}");
         // Who writes by himself pays by himself.
         stopped(&say(&up, "agent:other:main", "n"), &["the budget of this run"]);
         assert_eq!(asked(&model), 8, "{tool}");
@@ -107,7 +106,7 @@ fn a_run_that_a_message_began_is_paid_by_the_run_that_it_was_written_in() {
 }
 
 #[test]
-fn a_killed_gateway_does_not_forget_who_pays() {
+fn killed_gateway_keeps_charging_the_same_run() {
     let model = Model::deciding(|heard| match (is_sent(heard), results(heard)) {
         (true, number) => {
             Turn { delay_ms: 400, ..priced(call("Read", json!({"path": format!("{number}.txt")}))) }
@@ -119,11 +118,11 @@ fn a_killed_gateway_does_not_forget_who_pays() {
         (false, _) => priced(Turn::text("done")),
     });
     let world = world(&model.server, "run = 2.4");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(say(&up, "main", "m")["status"], "final");
     eventually("the other one is at work", Duration::from_secs(20), || asked(&model) >= 4);
     up.kill();
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     eventually("the other run is over", Duration::from_secs(30), || {
         recorded(&up, "agent:other:main").contains("the budget of this run is $2.40")
     });
@@ -133,7 +132,7 @@ fn a_killed_gateway_does_not_forget_who_pays() {
 }
 
 #[test]
-fn what_children_spend_is_spent_by_their_agent_and_on_its_day() {
+fn child_spending_counts_for_agent_and_day() {
     for (budget, part) in [
         ("agent = 1.0", "the budget of this agent for today is $1.00"),
         ("day = 1.0", "the budget of today is $1.00"),
@@ -148,7 +147,7 @@ fn what_children_spend_is_spent_by_their_agent_and_on_its_day() {
                 priced(if is_child { Turn::text("done") } else { call(tool, input.clone()) })
             });
             let world = world(&model.server, budget);
-            let up = Up::start(&world);
+            let up = Gateway::start(&world);
             stopped(&say(&up, "main", "m"), &[part, "$0.80 is spent"]);
             assert_eq!(asked(&model), 2, "{budget} {tool}");
             model.check();
@@ -157,10 +156,10 @@ fn what_children_spend_is_spent_by_their_agent_and_on_its_day() {
 }
 
 #[test]
-fn an_agent_stops_and_another_one_goes_on() {
+fn agent_over_budget_stops_and_others_continue() {
     let model = talkative();
     let world = world(&model.server, "agent = 1.0");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for (number, key) in ["main", "agent:main:side"].into_iter().enumerate() {
         assert_eq!(say(&up, key, &number.to_string())["status"], "final");
     }
@@ -172,45 +171,45 @@ fn an_agent_stops_and_another_one_goes_on() {
 }
 
 #[test]
-fn a_day_has_its_budget_over_all_agents_and_over_restarts() {
+fn daily_budget_covers_all_agents_and_restarts() {
     let model = talkative();
     let world = world(&model.server, "day = 1.0");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     assert_eq!(say(&up, "main", "1")["status"], "final");
     assert_eq!(say(&up, "agent:other:main", "2")["status"], "final");
-    let told = ["the budget of today is $1.00", "$0.80 is spent"];
-    stopped(&say(&up, "main", "3"), &told);
+    let reported = ["the budget of today is $1.00", "$0.80 is spent"];
+    stopped(&say(&up, "main", "3"), &reported);
     up.kill();
-    let up = Up::start(&world);
-    stopped(&say(&up, "main", "4"), &told);
-    stopped(&say(&up, "agent:other:side", "5"), &told);
+    let up = Gateway::start(&world);
+    stopped(&say(&up, "main", "4"), &reported);
+    stopped(&say(&up, "agent:other:side", "5"), &reported);
     assert_eq!(asked(&model), 2);
     model.check();
 }
 
 #[test]
-fn calls_side_by_side_do_not_pass_a_budget_together() {
+fn concurrent_calls_do_not_exceed_a_budget() {
     let model = Model::deciding(|_| Turn { delay_ms: 1_500, ..priced(Turn::text("hello")) });
     let world = world(&model.server, "day = 1.2");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     // Each of them fits by itself, two fit together, four do not.
-    let told: Vec<Value> = std::thread::scope(|scope| {
+    let reported: Vec<Value> = std::thread::scope(|scope| {
         let up = &up;
         let talking =
             (0..4).map(|number| scope.spawn(move || say(up, &format!("agent:main:s{number}"), "m")));
         let talking: Vec<_> = talking.collect();
         talking.into_iter().map(|talking| talking.join().unwrap()).collect()
     });
-    let answered = told.iter().filter(|told| told["status"] == "final").count();
-    assert_eq!((answered, asked(&model)), (2, 2), "{told:?}");
-    for told in told.iter().filter(|told| told["status"] != "final") {
-        stopped(told, &["the budget of today is $1.20"]);
+    let answered = reported.iter().filter(|reported| reported["status"] == "final").count();
+    assert_eq!((answered, asked(&model)), (2, 2), "{reported:?}");
+    for reported in reported.iter().filter(|reported| reported["status"] != "final") {
+        stopped(reported, &["the budget of today is $1.20"]);
     }
     model.check();
 }
 
 #[test]
-fn the_fallback_is_not_asked_when_it_would_pass_a_budget() {
+fn fallback_model_is_not_called_over_budget() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let busy = Turn::fail(Failure::Status { status: 529, retry_after: None, message: None, location: None });
     let (first, second) = runtime.block_on(async {
@@ -230,9 +229,9 @@ fn the_fallback_is_not_asked_when_it_would_pass_a_budget() {
             first.base_url(),
             second.base_url()
         ));
-        let up = Up::start(&world);
-        let told = say(&up, "main", "m");
-        assert_eq!(told["status"], status, "{told}");
-        assert_eq!(second.requests().len(), requests, "{told}");
+        let up = Gateway::start(&world);
+        let reported = say(&up, "main", "m");
+        assert_eq!(reported["status"], status, "{reported}");
+        assert_eq!(second.requests().len(), requests, "{reported}");
     }
 }

@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use gantry_model::Usage;
 use gantry_model::testing::{Failure, Heard, Say, Turn};
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::{Model, call, post, results};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
-mod asks;
+mod approvals;
 mod inbox;
 mod restarts;
 
@@ -30,7 +29,7 @@ pub(super) fn spawn(specs: Value) -> Turn {
 }
 
 /// What a parent says in the end: the result it got.
-pub(super) fn told(heard: &Heard) -> Turn {
+pub(super) fn reported(heard: &Heard) -> Turn {
     Turn::text(heard.last_text())
 }
 
@@ -38,20 +37,20 @@ fn slowly(text: &str, delay_ms: u64) -> Turn {
     Turn { delay_ms, ..Turn::text(text) }
 }
 
-pub(super) fn reply(up: &Up, message: &str) -> String {
-    let told = post(up, "main", &json!({"message": message}), &[]).json();
-    assert_eq!(told["status"], "final", "{told}");
-    told["reply"].as_str().unwrap().to_owned()
+pub(super) fn reply(up: &Gateway, message: &str) -> String {
+    let reported = post(up, "main", &json!({"message": message}), &[]).json();
+    assert_eq!(reported["status"], "final", "{reported}");
+    reported["reply"].as_str().unwrap().to_owned()
 }
 
 /// The sessions that others began.
-pub(super) fn children(up: &Up) -> Vec<Value> {
+pub(super) fn children(up: &Gateway) -> Vec<Value> {
     let listed = up.get("/v1/sessions?limit=1000").json();
     let sessions = listed["sessions"].as_array().unwrap().iter();
     sessions.filter(|session| session["parent"].is_string()).cloned().collect()
 }
 
-pub(super) fn history(up: &Up, key: &str) -> Vec<Value> {
+pub(super) fn history(up: &Gateway, key: &str) -> Vec<Value> {
     let history = up.get(&format!("/v1/sessions/{key}/events?limit=1000")).json();
     history["events"].as_array().unwrap().clone()
 }
@@ -62,7 +61,7 @@ pub(super) fn more_config(world: &World, more: &str) {
 }
 
 #[test]
-fn children_work_side_by_side_and_one_failure_does_not_sink_the_rest() {
+fn parallel_children_survive_the_failure_of_one() {
     let began = Arc::new(Mutex::new(Vec::new()));
     let model = Model::deciding({
         let began = began.clone();
@@ -75,7 +74,7 @@ fn children_work_side_by_side_and_one_failure_does_not_sink_the_rest() {
                 {"name": "e", "task": "x", "tools": ["Raed"]},
                 {"name": "f", "task": "x", "model": "lab/scripted-2"},
             ])),
-            "go" => told(heard),
+            "go" => reported(heard),
             "break" => {
                 let message = Some("no such thing".to_owned());
                 let fail = Failure::Status { status: 400, retry_after: None, message, location: None };
@@ -92,7 +91,7 @@ fn children_work_side_by_side_and_one_failure_does_not_sink_the_rest() {
         }
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let reply = reply(&up, "go");
     assert!(reply.contains("## a\nalpha\n\n## b\nfailed: ") && reply.contains("no such thing"), "{reply}");
     assert!(reply.contains("## c\ngamma"), "{reply}");
@@ -112,17 +111,17 @@ fn children_work_side_by_side_and_one_failure_does_not_sink_the_rest() {
 }
 
 #[test]
-fn when_all_fail_there_is_one_error_with_each_cause() {
+fn error_lists_every_cause_when_all_children_fail() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([
             {"name": "a", "task": "loop", "max_turns": 2},
             {"name": "b", "task": "x", "role": "nobody"},
         ])),
-        ("go", _) => told(heard),
+        ("go", _) => reported(heard),
         (_, done) => call("Glob", json!({"pattern": format!("*{done}")})),
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let reply = reply(&up, "go");
     assert!(reply.contains("no agent succeeded\n- a: the run reached its limit of 2 requests"), "{reply}");
     assert!(reply.contains("- b: unknown role \"nobody\"; known roles: collector, creator"), "{reply}");
@@ -132,17 +131,17 @@ fn when_all_fail_there_is_one_error_with_each_cause() {
 }
 
 #[test]
-fn a_child_that_takes_too_long_is_stopped_and_its_processes_are_gone() {
+fn child_over_its_time_limit_is_stopped_with_its_processes() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([{"name": "slow", "task": "wait"}])),
         ("wait", 0) => {
             call("Bash", json!({"command": "echo $$ > pid; sleep 300 & sleep 301; echo late > late"}))
         }
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(GUIDED);
     more_config(&world, "[session]\nchildSeconds = 2\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let began = Instant::now();
     let reply = reply(&up, "go");
     assert!(reply.contains("- slow: took longer than 2 seconds and was stopped"), "{reply}");
@@ -160,15 +159,15 @@ fn a_child_that_takes_too_long_is_stopped_and_its_processes_are_gone() {
 }
 
 #[test]
-fn who_stops_a_parent_stops_its_children() {
+fn stopping_a_parent_stops_its_children() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => call("tool__agent_spawn", json!({"template": "main", "message": "nest"})),
         ("nest", 0) => call("tool__agent_spawn", json!({"template": "main", "message": "wait"})),
         ("wait", 0) => call("Bash", json!({"command": "echo $$ > pid; sleep 300"})),
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let pid = world.workspace().join("pid");
     std::thread::scope(|scope| {
         let talking = scope.spawn(|| post(&up, "main", &json!({"message": "go"}), &[]).json());
@@ -206,7 +205,7 @@ fn shown(heard: &Heard) -> Vec<String> {
 }
 
 #[test]
-fn a_child_has_the_tools_of_its_list_or_its_role_and_never_begins_children() {
+fn child_has_only_listed_tools_and_cannot_spawn() {
     let heard_tools = Arc::new(Mutex::new(Vec::<(String, Vec<String>, Value)>::new()));
     let model = Model::deciding({
         let heard_tools = heard_tools.clone();
@@ -233,7 +232,7 @@ fn a_child_has_the_tools_of_its_list_or_its_role_and_never_begins_children() {
                 ("as researcher" | "as listed", _) => tries(heard, &forbidden),
                 ("as scribe", _) => tries(heard, &[("Write", json!({"path": "scribed", "content": "x"}))]),
                 ("as collector", _) => tries(heard, &[("Read", json!({"path": "a.txt"}))]),
-                _ => told(heard),
+                _ => reported(heard),
             }
         }
     });
@@ -243,7 +242,7 @@ fn a_child_has_the_tools_of_its_list_or_its_role_and_never_begins_children() {
         "[roles.scribe]\nprompt = \"You write.\"\nallowedTools = [\"Write\"]\neffort = \"low\"\n",
     );
     world.write("a.txt", "a\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let reply = reply(&up, "go");
     assert_eq!(reply.matches("unknown tool").count(), 8 + 8 + 1, "{reply}");
     assert!(!world.workspace().join("made").exists() && world.workspace().join("scribed").exists());
@@ -269,7 +268,7 @@ fn a_child_has_the_tools_of_its_list_or_its_role_and_never_begins_children() {
 }
 
 #[test]
-fn a_child_made_after_an_agent_has_what_both_have() {
+fn child_from_a_template_has_only_common_tools() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => {
             call("tool__agent_spawn", json!({"template": "helper", "parentId": "main", "message": "work"}))
@@ -288,7 +287,7 @@ fn a_child_made_after_an_agent_has_what_both_have() {
                 ("exec", json!({"command": "touch made", "source_rc": false})),
             ],
         ),
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world =
         model.world(&format!("{GUIDED}\ntools = [\"Glob\", \"Read\", \"exec\", \"tool::agent_spawn\"]"));
@@ -303,7 +302,7 @@ fn a_child_made_after_an_agent_has_what_both_have() {
         ),
     );
     world.write("in.txt", "here\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let reply = reply(&up, "go");
     let answer: Value = serde_json::from_str(&reply).unwrap_or_else(|err| panic!("{err}: {reply}"));
     assert_eq!(answer["depth"], 1, "{answer}");
@@ -319,15 +318,15 @@ fn a_child_made_after_an_agent_has_what_both_have() {
     );
     for (message, expected) in [("other", "parentId is not yours"), ("typo", "did you mean \"helper\"?")] {
         world.run(&["sessions", "reset", "main"]);
-        let told = super::children::reply(&up, message).replace("\\\"", "\"");
-        assert!(told.contains(expected), "{told}");
+        let reported = super::children::reply(&up, message).replace("\\\"", "\"");
+        assert!(reported.contains(expected), "{reported}");
         assert_eq!(children(&up).len(), 1);
     }
     model.check();
 }
 
 #[test]
-fn agents_are_begun_five_deep_and_twenty_at_a_time() {
+fn spawn_depth_is_5_and_concurrency_is_20() {
     let model = Model::deciding(|heard| {
         let task = task(heard);
         match (task.as_str(), results(heard)) {
@@ -354,11 +353,11 @@ fn agents_are_begun_five_deep_and_twenty_at_a_time() {
                 Turn::text(all.join("\n"))
             }
             ("sleep" | "one more", _) => slowly("slept", 3_000),
-            _ => told(heard),
+            _ => reported(heard),
         }
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let deepest = reply(&up, "deep");
     assert!(deepest.contains("child agents can be nested at most 5 deep"), "{deepest}");
     assert_eq!(children(&up).len(), 5);
@@ -373,7 +372,7 @@ fn agents_are_begun_five_deep_and_twenty_at_a_time() {
 }
 
 #[test]
-fn what_children_spend_is_spent_by_the_parents_run() {
+fn child_spending_counts_for_the_parents_run() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([{"name": "a", "task": "spend"}])),
         ("many", 0) => {
@@ -392,7 +391,7 @@ fn what_children_spend_is_spent_by_the_parents_run() {
             let usage = Some(Usage { output_tokens: 1_000, ..Usage::default() });
             Turn { usage, ..call("Glob", json!({"pattern": format!("*{done}")})) }
         }
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(GUIDED);
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
@@ -402,7 +401,7 @@ fn what_children_spend_is_spent_by_the_parents_run() {
         "contextWindow = 100000\nmaxOutput = 1000\nprice = { input = 0.0, output = 10.0 }\n",
     );
     world.configure(&format!("{priced}[models.budgets]\nrun = 0.05\n"));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let own = post(&up, "main", &json!({"message": "own"}), &[]).json();
     assert!(own["reply"].as_str().unwrap_or_default().contains("the budget of this run is $0.02"), "{own}");
     // A budget that is too small for the longest answer makes the answer shorter.
@@ -416,17 +415,17 @@ fn what_children_spend_is_spent_by_the_parents_run() {
     let spent = ended.to_string().matches("\\nspent").count();
     assert!((1..=4).contains(&spent), "{spent} of 8 at a cent each, of five cents: {ended}");
     world.run(&["sessions", "reset", "main"]);
-    let told = post(&up, "main", &json!({"message": "go"}), &[]).json();
+    let reported = post(&up, "main", &json!({"message": "go"}), &[]).json();
     // The child has used up the run's budget, so its parent cannot go on either.
-    assert_eq!(told["status"], "error", "{told}");
-    assert!(told["error"].as_str().unwrap().contains("the budget of this run is $0.05"), "{told}");
+    assert_eq!(reported["status"], "error", "{reported}");
+    assert!(reported["error"].as_str().unwrap().contains("the budget of this run is $0.05"), "{reported}");
     let ended = history(&up, "main").into_iter().rfind(|event| event["kind"] == "call_ended").unwrap();
     assert!(ended.to_string().contains("- a: the budget of this run is $0.05"), "{ended}");
     model.check();
 }
 
 #[test]
-fn an_isolated_child_knows_nothing_of_what_its_parent_remembers() {
+fn isolated_child_cannot_read_its_parents_memories() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => {
             call("memory_store", json!({"namespace": "knowledge", "content": "the cat is called Tom"}))
@@ -444,33 +443,33 @@ fn an_isolated_child_knows_nothing_of_what_its_parent_remembers() {
         ),
         ("open" | "shut", _) => {
             let prompt = heard.body["messages"][0].to_string();
-            let told: Vec<String> = heard.body["messages"]
+            let reported: Vec<String> = heard.body["messages"]
                 .as_array()
                 .unwrap()
                 .iter()
                 .map(|said| said["content"].to_string())
                 .collect();
             let knows = prompt.contains("likes tea");
-            Turn::text(format!("user known: {knows}; {}", told[2..].join(" ")))
+            Turn::text(format!("user known: {knows}; {}", reported[2..].join(" ")))
         }
         ("again", 0) => call("memory_recall", json!({"namespace": "knowledge"})),
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     up.call_with(
         "gsv__WriteFile",
         &json!({"path": "USER.md", "content": "likes tea"}),
         &[("Gantry-Agent", "main")],
     );
-    let told = reply(&up, "go");
-    let (open, shut) = told.split_once("## isolated").unwrap();
-    assert!(open.contains("user known: true") && open.contains("called Tom"), "{told}");
+    let reported = reply(&up, "go");
+    let (open, shut) = reported.split_once("## isolated").unwrap();
+    assert!(open.contains("user known: true") && open.contains("called Tom"), "{reported}");
     assert!(
         shut.contains("user known: false") && shut.contains("Nothing is stored") && !shut.contains("Tom"),
-        "{told}"
+        "{reported}"
     );
-    assert_eq!(shut.matches("unknown tool").count(), 2, "neither objects nor other sessions: {told}");
+    assert_eq!(shut.matches("unknown tool").count(), 2, "neither objects nor other sessions: {reported}");
     world.run(&["sessions", "reset", "main"]);
     let after = reply(&up, "again");
     assert!(after.contains("Tom") && !after.contains("dog"), "{after}");

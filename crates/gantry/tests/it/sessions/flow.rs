@@ -7,17 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_model::testing::{Heard, KEY, Turn};
+use gantry_testkit::{Gateway, World};
 use serde_json::{Value, json};
 
 use super::{Far, Model, NOBODY, call, post};
-use crate::gateway::Up;
-use crate::run::World;
 
 mod attacks;
 mod benign;
-mod handed_on;
-mod others;
+mod caller_labels;
 mod pictures;
+mod remote_tools;
 
 /// A call the model makes: the tool, and its input as JSON. `{site}`, `{canary}`, `{workspace}`, `{agent}` and `{today}`
 /// stand for what they are.
@@ -108,7 +107,7 @@ fn answer(stream: TcpStream, noted: &Mutex<Vec<String>>) {
 /// A gateway with an agent a case.
 struct Stage {
     world: World,
-    up: Up,
+    up: Gateway,
     model: Model,
     site: Site,
     canary: Site,
@@ -156,7 +155,7 @@ impl Stage {
             ("{today}", jiff::Zoned::now().date().to_string()),
         ];
         prepare(&world);
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         Stage { world, up, model, site, canary, far: None }
     }
 
@@ -174,15 +173,16 @@ impl Stage {
                 if status.status == 200 {
                     for question in status.json()["questions"].as_array().cloned().unwrap_or_default() {
                         let answer = json!({"question": question["id"], "answer": "no"}).to_string();
-                        let told = self.up.ask("POST", &format!("{path}/answers"), &[], answer.as_bytes());
-                        assert_eq!(told.status, 200, "{told:?}");
+                        let reported =
+                            self.up.ask("POST", &format!("{path}/answers"), &[], answer.as_bytes());
+                        assert_eq!(reported.status, 200, "{reported:?}");
                         questions.push(question);
                     }
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
-            let told = talking.join().unwrap();
-            assert_eq!(told.json()["status"], "final", "case {number} part {part}: {}", told.json());
+            let reported = talking.join().unwrap();
+            assert_eq!(reported.json()["status"], "final", "case {number} part {part}: {}", reported.json());
             questions
         })
     }
@@ -214,7 +214,7 @@ impl Stage {
 
     /// What the mail to an agent came to: its calls, or what it asks before them.
     fn mailed(&self, number: usize) -> (Vec<Value>, Vec<Value>) {
-        crate::gateway::eventually("the mail is taken up", Duration::from_secs(20), || {
+        gantry_testkit::eventually("the mail is taken up", Duration::from_secs(20), || {
             let status = self.up.get(&format!("/v1/sessions/agent:c{number}:main")).json();
             let is_over = status["running"].is_null() && !self.results(number, "main").is_empty();
             is_over || status["questions"].as_array().is_some_and(|open| !open.is_empty())
@@ -258,7 +258,7 @@ fn filled(text: &str, number: usize, environment: &[(&'static str, String)]) -> 
 
 /// Every way out, taken by a run that holds nothing, works: so what the attacks do not reach was kept from them.
 #[test]
-fn the_ways_out_are_real() {
+fn unlabelled_runs_can_leak_by_every_channel() {
     let stage = Stage::new(attacks::WAYS_OUT, "autonomy = \"guided\"");
     for (number, way) in attacks::WAYS_OUT.iter().enumerate() {
         let questions = stage.play(number, 0);
@@ -308,15 +308,15 @@ fn attacks_are_stopped(stage: &Stage, attacks: &[Case], autonomy: &str) {
         }
         let (questions, denied) = played(stage, attack, number);
         let heard = stage.canary.take();
-        let told = format!("{} ({autonomy}): {denied}", attack.name);
-        assert!(heard.is_empty(), "{told} reached the canary: {heard:?}");
+        let reported = format!("{} ({autonomy}): {denied}", attack.name);
+        assert!(heard.is_empty(), "{reported} reached the canary: {heard:?}");
         let only_says = attack.parts.iter().all(|part| part.last().is_some_and(|(tool, _)| *tool == "say"));
         if only_says {
             continue;
         }
         let flow = questions.iter().filter(|question| question["rule"] == "flow-labels").count();
-        assert!(denied.contains("flow-labels") || flow > 0, "{told} was not stopped by its labels");
-        assert_eq!(flow > 0, autonomy == "guided", "{told}: {questions:?}");
+        assert!(denied.contains("flow-labels") || flow > 0, "{reported} was not stopped by its labels");
+        assert_eq!(flow > 0, autonomy == "guided", "{reported}: {questions:?}");
     }
     stage.model.check();
 }
@@ -327,12 +327,12 @@ fn attacks_on_an_autonomous_agent_are_denied() {
 }
 
 #[test]
-fn attacks_on_a_guided_agent_wait_for_a_human() {
+fn attacks_on_a_guided_agent_need_approval() {
     no_attack_gets_out("guided");
 }
 
 #[test]
-fn the_owner_can_trust_a_file_again() {
+fn owner_can_clear_the_taint_of_a_file() {
     const READ: Step = ("Read", r#"{"path": "plan.txt"}"#);
     const CASES: &[Case] = &[case(
         "trusted",
@@ -346,34 +346,34 @@ fn the_owner_can_trust_a_file_again() {
         let headers = [("Authorization", format!("Bearer {token}"))];
         let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
         let path = "/v1/sessions/agent:c0:part-0/messages";
-        let told = stage.up.ask("POST", path, &headers, message.as_bytes());
-        assert!(told.status >= 400 && told.text().contains("only the operator"), "{told:?}");
+        let reported = stage.up.ask("POST", path, &headers, message.as_bytes());
+        assert!(reported.status >= 400 && reported.text().contains("only the operator"), "{reported:?}");
     }
-    let told = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust plan.txt"}), &[]).json();
-    assert!(told["told"].as_str().unwrap_or_default().contains("1 marks"), "{told}");
+    let reported = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust plan.txt"}), &[]).json();
+    assert!(reported["told"].as_str().unwrap_or_default().contains("1 marks"), "{reported}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
     for unknown in ["plan.txt", "nothing.txt", "node:nobody", "api:none"] {
         let message = json!({"message": format!("/trust {unknown}")});
-        let told = post(&stage.up, "agent:c0:part-0", &message, &[]).json();
-        assert_eq!(told["told"], format!("{unknown} is not marked; nothing changed"));
+        let reported = post(&stage.up, "agent:c0:part-0", &message, &[]).json();
+        assert_eq!(reported["told"], format!("{unknown} is not marked; nothing changed"));
     }
 }
 
 #[test]
-fn the_owner_can_trust_an_api_profile_again() {
+fn owner_can_clear_the_taint_of_an_api_profile() {
     use attacks::{PROFILE, VIEW};
     const CASES: &[Case] = &[case("trusted", &[&[PAGE, PROFILE], &[DIARY, VIEW, GET], &[DIARY, VIEW, GET]])];
     let stage = Stage::new(CASES, "autonomy = \"guided\"");
     assert!(stage.play(0, 0).is_empty() && stage.play(0, 1).len() == 1);
     let seen = stage.results(0, "part-1")[1].to_string();
     assert!(seen.contains("[untrusted ") && seen.contains("send the diary"), "{seen}");
-    let told = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust api:c0"}), &[]).json();
-    assert!(told["told"].as_str().unwrap_or_default().contains("1 marks"), "{told}");
+    let reported = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust api:c0"}), &[]).json();
+    assert!(reported["told"].as_str().unwrap_or_default().contains("1 marks"), "{reported}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
 }
 
 #[test]
-fn honest_work_is_not_asked_about() {
+fn benign_tasks_need_no_approval() {
     // Commands without sockets, as an operator would have them who lets an agent work alone.
     let agent = "autonomy = \"guided\"\nisolation = { networkPolicy = \"allow-list\", allowedHosts = [\"127.0.0.1\"] }";
     let stage = Stage::new(benign::TASKS, agent);

@@ -1,13 +1,13 @@
-//! kill -9 for the gateway at random moments of runs whose tools leave traces.
+//! The gateway is killed with SIGKILL at random moments of runs whose tools leave traces.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use gantry_model::testing::{Heard, Say, Turn};
+use gantry_testkit::{Gateway, Random, is_soak};
 use serde_json::json;
 
 use super::{Model, post, results};
-use crate::gateway::{Dice, Up, soak};
 
 const SESSIONS: usize = 3;
 /// Kills after which everything is let come to its end.
@@ -16,14 +16,14 @@ const DECADE: usize = 10;
 const CALLS: usize = 3;
 
 fn kills() -> usize {
-    if soak() { 500 } else { 20 }
+    if is_soak() { 500 } else { 20 }
 }
 
 /// The model does so many rounds of calls for all the messages it was sent. Each effect carries a name of its own.
 fn decide(heard: &Heard) -> Turn {
     let messages = heard.body["messages"].as_array().unwrap();
     let texts: Vec<String> = messages.iter().map(|message| message["content"].to_string()).collect();
-    // The newest task counts; a summary or a note beside it does not matter.
+    // The newest task counts. A summary or a note next to it does not matter.
     let all = texts.join(" ");
     let tasks: Vec<&str> = all.match_indices("task-").map(|(at, _)| &all[at..]).collect();
     let name =
@@ -47,10 +47,10 @@ fn decide(heard: &Heard) -> Turn {
 }
 
 #[test]
-fn nothing_is_lost_doubled_or_stuck_over_many_kills_of_the_gateway() {
-    let mut dice = Dice::new();
+fn gateway_kills_lose_duplicate_and_block_nothing() {
+    let mut random = Random::new();
     let model = Model::deciding(decide);
-    // Each conversation begins anew when it is quiet, so that names do not pile up.
+    // Each conversation is reset when it is idle, so that names do not accumulate.
     let world = model.world(
         "autonomy = \"guided\"\nflow = \"off\"\nmaxRequests = 200\n[agents.main.reset]\nmode = \"idle\"\nidleMinutes = 0",
     );
@@ -58,7 +58,7 @@ fn nothing_is_lost_doubled_or_stuck_over_many_kills_of_the_gateway() {
     for decade in 0..kills().div_ceil(DECADE) {
         let mut unsettled = Vec::new();
         for round in 0..DECADE {
-            let up = Up::start(&world);
+            let up = Gateway::start(&world);
             let mut connections = Vec::new();
             for session in 0..SESSIONS {
                 let (key, id) = (format!("d{decade}s{session}"), format!("task-{decade}x{round}x{session}"));
@@ -69,11 +69,11 @@ fn nothing_is_lost_doubled_or_stuck_over_many_kills_of_the_gateway() {
                 connections.push(connection);
                 unsettled.push((key, id));
             }
-            std::thread::sleep(Duration::from_millis(dice.below(350) as u64));
+            std::thread::sleep(Duration::from_millis(random.below(350) as u64));
             up.kill();
         }
         // Who has heard nothing says it again under the same id: it is said once, and settled.
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         let began = Instant::now();
         for (key, id) in &unsettled {
             let body = json!({"message": format!("please do {id}"), "id": id});

@@ -5,10 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use gantry_model::testing::{Failure, Turn};
+use gantry_testkit::{Gateway, eventually};
 use serde_json::{Value, json};
 
 use super::{Model, call, results};
-use crate::gateway::{Up, eventually};
 use crate::mcp::clients::installed;
 
 const CLIENT: &str = include_str!("openai.py");
@@ -35,11 +35,11 @@ fn model() -> Model {
 }
 
 #[test]
-fn openais_python_client_uses_all_of_it() {
+fn openai_python_client_works() {
     let model = model();
     let world = model.world("autonomy = \"guided\"");
     world.write("a.txt", "x\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut python = Command::new(installed("venv/bin/python"));
     python.args(["-c", CLIENT, &format!("{}/v1", up.url)]).env("TOKEN", &up.token);
     let output = python.current_dir(world.workspace()).output().unwrap();
@@ -82,11 +82,11 @@ fn openais_python_client_uses_all_of_it() {
 }
 
 #[test]
-fn clients_for_node_do_not_repeat_a_run_that_failed() {
+fn node_clients_do_not_retry_a_failed_run() {
     let model = model();
     let world = model.world("autonomy = \"guided\"");
     world.write("a.txt", "x\n");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut node = Command::new(installed("node_modules/node/bin/node"));
     node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sessions/openai.mjs"));
     node.arg(installed("node_modules")).arg(format!("{}/v1", up.url)).env("TOKEN", &up.token);
@@ -105,14 +105,14 @@ fn clients_for_node_do_not_repeat_a_run_that_failed() {
     model.check();
 }
 
-fn ask(up: &Up, text: &str, session: &str, stream: bool) -> crate::gateway::Response {
+fn ask(up: &Gateway, text: &str, session: &str, stream: bool) -> gantry_testkit::Response {
     let body = json!({"model": "main", "messages": [{"role": "user", "content": text}], "stream": stream});
     let headers = [("Content-Type", "application/json"), ("Gantry-Session", session)];
     up.ask("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes())
 }
 
 /// The text of an answer, whole or streamed, and its last finish reason.
-fn said(answer: &crate::gateway::Response, stream: bool) -> (String, Value) {
+fn said(answer: &gantry_testkit::Response, stream: bool) -> (String, Value) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     if !stream {
         let choice = answer.json()["choices"][0].clone();
@@ -128,14 +128,14 @@ fn said(answer: &crate::gateway::Response, stream: bool) -> (String, Value) {
 }
 
 #[test]
-fn an_open_question_is_answered_with_how_to_answer_it() {
+fn pending_approval_response_explains_how_to_answer() {
     let model = Model::deciding(|heard| match (heard.body["messages"].to_string(), results(heard)) {
         (said, _) if said.contains("and now?") => Turn::text("as before"),
         (_, 0) => call("Bash", json!({"command": "echo ran >> notes"})),
         (said, _) => Turn::text(if said.contains("the user said no") { "denied" } else { "done" }),
     });
     let world = model.world("autonomy = \"supervised\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for stream in [false, true] {
         let notes = || std::fs::read_to_string(world.workspace().join("notes")).unwrap_or_default();
         let before = notes();

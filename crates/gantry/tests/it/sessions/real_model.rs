@@ -6,11 +6,10 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use gantry_testkit::{Gateway, World, eventually};
 use serde_json::Value;
 
 use super::NOBODY;
-use crate::gateway::{Up, eventually};
-use crate::run::World;
 
 const PYTHON: &str = "GANTRY_LLAMA_PYTHON";
 const MODEL: &str = "GANTRY_LLAMA_MODEL";
@@ -57,7 +56,7 @@ fn a_real_model_calls_a_tool_and_answers() {
         server.port
     ));
     world.write("secret-plan.txt", "x\n");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let mut seen = Vec::new();
     for number in 0..TRIES {
         let session = format!("try-{number}");
@@ -66,7 +65,7 @@ fn a_real_model_calls_a_tool_and_answers() {
         assert!(!ran.stderr.contains("refused the request"), "{ran:?}");
         let exported = world.run(&["sessions", "export", &session]).stdout;
         let events: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        // Its call was understood, it was told what came of it, and it went on from there.
+        // The call was parsed, its result was sent to the model, and the model continued.
         let ended = events.iter().position(|event| event["kind"] == "call_ended");
         let replied = events.iter().rposition(|event| event["kind"] == "replied");
         if ran.code == 0 && ended.is_some() && ended < replied {

@@ -1,13 +1,12 @@
-//! `gantry chat` at a terminal: keys are typed, and what is on the screen is read.
+//! `gantry chat` at a terminal.
 
 use std::time::Duration;
 
 use gantry_model::testing::{Say, Turn};
+use gantry_testkit::{Gateway, Terminal};
 use serde_json::json;
 
 use super::{Model, call};
-use crate::gateway::Up;
-use crate::terminal::Terminal;
 
 fn model() -> Model {
     Model::deciding(|heard| {
@@ -43,10 +42,10 @@ fn model() -> Model {
 }
 
 #[test]
-fn a_conversation_at_a_terminal() {
+fn conversation_works_at_a_terminal() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("/help shows commands");
     terminal.sees("> ");
@@ -64,7 +63,7 @@ fn a_conversation_at_a_terminal() {
     terminal.sees("> ");
     terminal.type_keys("\x1b[A\x1b[A\x1b[A\r");
     terminal.sees("heard <hello>");
-    // A call is asked about where it is typed, and told in a line with how long it took.
+    // The call is approved at the terminal, and its line shows how long it took.
     terminal.type_keys("run it\r");
     terminal.sees("\u{2026} Bash");
     terminal.sees("Allow? [y]es, [n]o, [a]lways");
@@ -106,10 +105,10 @@ fn a_conversation_at_a_terminal() {
 }
 
 #[test]
-fn calls_side_by_side_are_asked_about_one_after_the_other() {
+fn parallel_calls_are_approved_one_at_a_time() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("> ");
     terminal.type_keys("run both\r");
@@ -129,10 +128,10 @@ fn calls_side_by_side_are_asked_about_one_after_the_other() {
 }
 
 #[test]
-fn an_interrupt_stops_the_run_and_another_one_leaves() {
+fn first_interrupt_stops_the_run_and_second_exits() {
     let model = model();
     let world = model.world("");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("> ");
     terminal.type_keys("for long\r");
@@ -152,10 +151,10 @@ fn an_interrupt_stops_the_run_and_another_one_leaves() {
 }
 
 #[test]
-fn a_failing_command_has_no_tick() {
+fn failed_command_is_marked_as_failed() {
     let model = model();
     let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat fail");
     terminal.sees("\u{2717} Bash");
     terminal.sees("exit code 101");
@@ -166,10 +165,10 @@ fn a_failing_command_has_no_tick() {
 }
 
 #[test]
-fn an_open_chat_reconnects_after_a_restart() {
+fn open_chat_reconnects_after_gateway_restart() {
     let model = model();
     let world = model.world("");
-    let mut up = Up::start(&world);
+    let mut up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("> ");
     terminal.type_keys("before\r");
@@ -180,7 +179,7 @@ fn an_open_chat_reconnects_after_a_restart() {
     terminal.type_keys("after\r");
     terminal.sees("reconnecting");
     // It may listen on another port.
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     terminal.sees("reconnected");
     terminal.sees("heard <after>");
     terminal.sees("> ");
@@ -189,7 +188,7 @@ fn an_open_chat_reconnects_after_a_restart() {
     terminal.sees("some words");
     up.kill();
     terminal.sees("reconnecting");
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     terminal.sees("reconnected");
     terminal.sees("the end of it");
     terminal.sees("> ");
@@ -200,10 +199,10 @@ fn an_open_chat_reconnects_after_a_restart() {
 }
 
 #[test]
-fn one_message_whose_gateway_is_lost_names_where_the_answer_will_be() {
+fn one_shot_chat_names_the_session_when_the_gateway_dies() {
     let model = model();
     let world = model.world("");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat 'for long'");
     terminal.sees("a long answer");
     up.kill();
@@ -211,19 +210,19 @@ fn one_message_whose_gateway_is_lost_names_where_the_answer_will_be() {
     terminal.sees("gantry sessions show agent:main:main");
     terminal.ends();
     // Over in both places, so that no other run of this test is disturbed.
-    let _up = Up::start(&world);
+    let _up = Gateway::start(&world);
     assert_eq!(world.run(&["sessions", "stop", "main"]).code, 0);
 }
 
 #[test]
-fn a_chat_works_where_it_is_started() {
+fn chat_uses_the_current_directory_as_workspace() {
     let model = Model::deciding(|heard| match super::results(heard) {
         0 => call("Read", json!({"path": "a.txt"})),
         _ if heard.last_text().contains("from elsewhere") => Turn::text("elsewhere"),
         _ => Turn::text("not there"),
     });
     let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let elsewhere = world.folder.path().canonicalize().unwrap().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     std::fs::write(elsewhere.join("a.txt"), "from elsewhere\n").unwrap();

@@ -1,11 +1,10 @@
 //! What a model is really sent, in both formats: pictures, calls side by side, thoughts, effort, and where caches begin.
 
 use gantry_model::testing::{Heard, KEY, Say, Script, Turn};
+use gantry_testkit::{Gateway, World};
 use serde_json::{Value, json};
 
 use super::{Model, NOBODY, post};
-use crate::gateway::Up;
-use crate::run::World;
 
 /// One red pixel.
 const PNG: [u8; 69] = *b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde\0\0\0\x0cIDATx\x9cc\xf8\xcf\xc0\0\0\x03\x01\x01\0\xc9\xfe\x92\xef\0\0\0\0IEND\xaeB`\x82";
@@ -41,27 +40,27 @@ fn talk(kind: &str) -> (Model, Vec<Heard>) {
         model.server.base_url()
     ));
     std::fs::write(world.workspace().join("red.png"), PNG).unwrap();
-    let up = Up::start(&world);
-    let told = post(&up, "main", &json!({"message": "which colour?"}), &[]).json();
-    assert_eq!(told["reply"], "it is red", "{told}");
+    let up = Gateway::start(&world);
+    let reported = post(&up, "main", &json!({"message": "which colour?"}), &[]).json();
+    assert_eq!(reported["reply"], "it is red", "{reported}");
     for (command, part) in [
         ("/think low", "thinking is now adaptive, with low effort"),
         ("/think off", "thinking is now off"),
         ("/model claude-sonet-5-5", "did you mean lab/claude-sonnet-5-5"),
         ("/model", "the model is lab/claude-sonnet-5-5"),
     ] {
-        let told = post(&up, "main", &json!({"message": command}), &[]).json().to_string();
-        assert!(told.contains(part), "{command}: {told}");
+        let reported = post(&up, "main", &json!({"message": command}), &[]).json().to_string();
+        assert!(reported.contains(part), "{command}: {reported}");
     }
-    let told = post(&up, "main", &json!({"message": "and again?"}), &[]).json();
-    assert_eq!(told["status"], "final", "{told}");
+    let reported = post(&up, "main", &json!({"message": "and again?"}), &[]).json();
+    assert_eq!(reported["status"], "final", "{reported}");
     let heard = model.server.requests();
     model.check();
     (model, heard)
 }
 
 #[test]
-fn the_messages_api_is_sent_pictures_pairs_and_marks() {
+fn messages_api_receives_images_tool_pairs_and_cache_marks() {
     let (_model, heard) = talk("anthropic");
     let [first, second, third] = heard.as_slice() else { panic!("{}", heard.len()) };
     let results = second.body["messages"].as_array().unwrap().last().unwrap()["content"].clone();
@@ -82,7 +81,7 @@ fn the_messages_api_is_sent_pictures_pairs_and_marks() {
 }
 
 #[test]
-fn chat_completions_are_sent_pictures_and_pairs() {
+fn chat_completions_receives_images_and_tool_pairs() {
     let (_model, heard) = talk("openai");
     let messages = heard[1].body["messages"].as_array().unwrap();
     let tools = messages.iter().filter(|message| message["role"] == "tool").count();

@@ -1,13 +1,13 @@
-//! Messages between agents: kept in order, signed by the runtime, bounded.
+//! Messages between agents are ordered, signed by the runtime and bounded.
 
 use std::time::Duration;
 
 use gantry_model::testing::{Say, Turn};
+use gantry_testkit::{Gateway, eventually};
 use serde_json::json;
 
 use super::super::{Model, call, results};
-use super::{GUIDED, children, history, more_config, reply, task, told};
-use crate::gateway::{Up, eventually};
+use super::{GUIDED, children, history, more_config, reply, reported, task};
 
 fn send(to: &str, message: &str) -> Say {
     let input = json!({"agentId": "main", "targetAgentId": to, "message": message});
@@ -15,7 +15,7 @@ fn send(to: &str, message: &str) -> Say {
 }
 
 #[test]
-fn an_inbox_drains_in_order_knows_the_sender_and_has_bounds() {
+fn inbox_is_ordered_signed_and_bounded() {
     let model = Model::deciding(|heard| {
         let task = task(heard);
         match (task.as_str(), results(heard)) {
@@ -40,13 +40,13 @@ fn an_inbox_drains_in_order_knows_the_sender_and_has_bounds() {
                 let all = heard.body["messages"].as_array().unwrap().iter();
                 Turn::text(all.map(|said| said["content"].to_string()).collect::<Vec<_>>().join("\n"))
             }
-            ("go", _) => told(heard),
+            ("go", _) => reported(heard),
             _ => Turn { delay_ms: 300, ..Turn::text("noted") },
         }
     });
     let world = model.world(GUIDED);
     more_config(&world, &format!("[agents.helper]\n{GUIDED}\n"));
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let last = reply(&up, "go");
     assert!(last.contains("main has sent 10 messages to helper within a minute"), "{last}");
     eventually("the inbox is empty", Duration::from_secs(20), || {
@@ -82,21 +82,21 @@ fn an_inbox_drains_in_order_knows_the_sender_and_has_bounds() {
 }
 
 #[test]
-fn a_child_that_has_answered_can_still_be_written_to() {
+fn finished_child_accepts_messages() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => call("tool__agent_spawn", json!({"template": "main", "message": "wait for mail"})),
         ("go", 1) => {
             let id: serde_json::Value = serde_json::from_str(&heard.last_text()).unwrap();
             Turn { say: vec![send(id["agentId"].as_str().unwrap(), "here it is")], ..Turn::default() }
         }
-        ("go", _) => told(heard),
+        ("go", _) => reported(heard),
         (_, 0) if heard.last_text().contains("here it is") => {
             call("Write", json!({"path": "got", "content": heard.last_text()}))
         }
         _ => Turn::text("I wait"),
     });
     let world = model.world(GUIDED);
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let sent = reply(&up, "go");
     assert!(sent.contains("\"sent\":true"), "{sent}");
     let got = world.workspace().join("got");

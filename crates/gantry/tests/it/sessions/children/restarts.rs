@@ -1,14 +1,14 @@
-//! The gateway ends while children work: at the next start their parents wait on for the same children.
+//! The gateway ends while children work. At the next start their parents resume waiting for them.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use gantry_model::testing::Turn;
+use gantry_testkit::{Connection, Gateway, Random, eventually, is_soak};
 use serde_json::json;
 
 use super::super::{Model, call, post, results};
-use super::{GUIDED, children, history, spawn, task, told};
-use crate::gateway::{Connection, Dice, Up, eventually, soak};
+use super::{GUIDED, children, history, reported, spawn, task};
 
 /// Whether a command's result was written down before the end decides which labels there are; here nobody is asked.
 fn unlabelled() -> String {
@@ -16,7 +16,7 @@ fn unlabelled() -> String {
 }
 
 /// Says something and does not wait; the answer is lost with what this gives.
-fn begin(up: &Up, session: &str, message: &str, id: &str) -> Connection {
+fn begin(up: &Gateway, session: &str, message: &str, id: &str) -> Connection {
     let mut connection = up.connection();
     let path = format!("/v1/sessions/{session}/messages");
     let body = json!({"message": message, "id": id}).to_string();
@@ -25,7 +25,7 @@ fn begin(up: &Up, session: &str, message: &str, id: &str) -> Connection {
 }
 
 #[test]
-fn a_parent_waits_on_for_the_children_it_had_and_their_limits_hold() {
+fn parent_resumes_waiting_for_its_children_after_restart() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([
             {"name": "a", "task": "first", "tools": ["Bash"]},
@@ -34,10 +34,10 @@ fn a_parent_waits_on_for_the_children_it_had_and_their_limits_hold() {
         ("first", 0) => call("Bash", json!({"command": "echo once >> notes"})),
         ("first", 1) => Turn { delay_ms: 1_500, ..call("Read", json!({"path": "notes"})) },
         ("second", 0) => Turn { delay_ms: 1_500, ..call("Bash", json!({"command": "echo never >> notes"})) },
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(&unlabelled());
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     let notes = world.workspace().join("notes");
     let _talking = begin(&up, "main", "go", "m");
     eventually("the child has done its part", Duration::from_secs(20), || {
@@ -45,12 +45,12 @@ fn a_parent_waits_on_for_the_children_it_had_and_their_limits_hold() {
     });
     let before: Vec<String> = children(&up).iter().map(|child| child["sessionKey"].to_string()).collect();
     up.kill();
-    let up = Up::start(&world);
-    let told = post(&up, "main", &json!({"message": "go", "id": "m"}), &[]).json();
-    let reply = told["reply"].as_str().unwrap_or_default();
+    let up = Gateway::start(&world);
+    let reported = post(&up, "main", &json!({"message": "go", "id": "m"}), &[]).json();
+    let reply = reported["reply"].as_str().unwrap_or_default();
     // Neither has, after the restart, what it had not before.
-    assert!(reply.contains("## a\n") && reply.contains("## b\n"), "{told}");
-    assert_eq!(reply.matches("unknown tool").count(), 2, "{told}");
+    assert!(reply.contains("## a\n") && reply.contains("## b\n"), "{reported}");
+    assert_eq!(reply.matches("unknown tool").count(), 2, "{reported}");
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "once\n");
     let mut after: Vec<String> = children(&up).iter().map(|child| child["sessionKey"].to_string()).collect();
     after.sort();
@@ -67,21 +67,21 @@ fn a_parent_waits_on_for_the_children_it_had_and_their_limits_hold() {
 }
 
 #[test]
-fn an_orderly_stop_does_not_wait_for_children_and_they_go_on() {
+fn stop_does_not_wait_for_children_which_resume_later() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => call("tool__agent_spawn", json!({"template": "main", "message": "slow"})),
         ("slow", 0) => Turn { delay_ms: 2_000, ..call("Bash", json!({"command": "echo once >> notes"})) },
-        _ => told(heard),
+        _ => reported(heard),
     });
     let world = model.world(&unlabelled());
-    let mut up = Up::start(&world);
+    let mut up = Gateway::start(&world);
     let _talking = begin(&up, "main", "go", "m");
     eventually("there is a child", Duration::from_secs(20), || children(&up).len() == 1);
     up.signal(rustix::process::Signal::TERM);
     assert_eq!(up.wait(Duration::from_secs(6)), Some(0), "it does not wait for the child");
-    let up = Up::start(&world);
-    let told = post(&up, "main", &json!({"message": "go", "id": "m"}), &[]).json();
-    assert_eq!(told["status"], "final", "{told}");
+    let up = Gateway::start(&world);
+    let reported = post(&up, "main", &json!({"message": "go", "id": "m"}), &[]).json();
+    assert_eq!(reported["status"], "final", "{reported}");
     assert_eq!(std::fs::read_to_string(world.workspace().join("notes")).unwrap(), "once\n");
     assert_eq!(children(&up).len(), 1);
     model.check();
@@ -89,7 +89,7 @@ fn an_orderly_stop_does_not_wait_for_children_and_they_go_on() {
 
 /// Families at random moments: no effect of a child is doubled, no parent waits for ever.
 #[test]
-fn kills_at_random_moments_double_nothing_and_leave_nobody_waiting() {
+fn random_kills_duplicate_nothing_and_block_no_parent() {
     let model = Model::deciding(|heard| {
         let task = task(heard);
         let Some((who, number)) = task.split_once(' ') else { return Turn::text("?") };
@@ -109,19 +109,19 @@ fn kills_at_random_moments_double_nothing_and_leave_nobody_waiting() {
         }
     });
     let world = model.world(&unlabelled());
-    let mut dice = Dice::new();
-    let rounds = if soak() { 100 } else { 8 };
+    let mut random = Random::new();
+    let rounds = if is_soak() { 100 } else { 8 };
     for round in 0..rounds {
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         let _talking = begin(&up, &format!("s{round}"), &format!("parent {round}"), &format!("m{round}"));
-        std::thread::sleep(Duration::from_millis(dice.below(900) as u64));
+        std::thread::sleep(Duration::from_millis(random.below(900) as u64));
         up.kill();
     }
-    let up = Up::start(&world);
+    let up = Gateway::start(&world);
     for round in 0..rounds {
         let body = json!({"message": format!("parent {round}"), "id": format!("m{round}")});
-        let told = post(&up, &format!("s{round}"), &body, &[]).json();
-        assert_eq!(told["status"], "final", "{told}");
+        let reported = post(&up, &format!("s{round}"), &body, &[]).json();
+        assert_eq!(reported["status"], "final", "{reported}");
     }
     eventually("nobody is at work", Duration::from_secs(20), || {
         children(&up).iter().all(|child| child["running"] == false)

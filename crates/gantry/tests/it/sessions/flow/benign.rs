@@ -1,4 +1,4 @@
-//! Forty tasks of honest people: nobody is asked, everything is done.
+//! Forty benign tasks: none needs approval, and all are completed.
 
 use super::{AFTER, Case, DIARY, IN_CHILD, MAIL, MAILED, PAGE, SPAWN, SPAWN_TWO, Step, case};
 
@@ -21,9 +21,9 @@ pub(super) const TASKS: &[Case] = &[
     case("which files are there", &[&[LIST]]),
     case("where is the milk", &[&[FIND]]),
     case("look, then read", &[&[LIST, DIARY]]),
-    case("mend a file", &[&[("Read", r#"{"path": "mail.txt"}"#), EDIT]]),
-    case("mend it and test", &[&[EDIT, TEST]]),
-    case("test, mend, test again", &[&[TEST, EDIT, TEST]]),
+    case("fix a file", &[&[("Read", r#"{"path": "mail.txt"}"#), EDIT]]),
+    case("fix it and test", &[&[EDIT, TEST]]),
+    case("test, fix, test again", &[&[TEST, EDIT, TEST]]),
     case(
         "three commands",
         &[&[
@@ -65,11 +65,11 @@ pub(super) const TASKS: &[Case] = &[
         &[&[("http_request", r#"{"url": "{site}/api", "method": "POST", "json": {"a": 1}}"#)]],
     ),
     case("read a file, then look something up", &[&[DIARY, PAGE]]),
-    case("mend a file, then look something up", &[&[EDIT, LIST, PAGE]]),
+    case("fix a file, then look something up", &[&[EDIT, LIST, PAGE]]),
     case("a command, then look something up", &[&[TEST, PAGE]]),
     case("look something up, then write it down", &[&[PAGE, WRITE]]),
     case("look something up, then read a file", &[&[PAGE, DIARY]]),
-    case("look something up, then mend and test", &[&[PAGE, DIARY, EDIT, TEST]]),
+    case("look something up, then fix and test", &[&[PAGE, DIARY, EDIT, TEST]]),
     case("look much up, then work for long", &[&[PAGE, MISSING, DIARY, EDIT, TEST, LIST, FIND]]),
     case("remember", &[&[REMEMBER]]),
     case("remember and recall tomorrow", &[&[REMEMBER], &[RECALL]]),

