@@ -331,12 +331,12 @@ mod tests {
     fn other_names_and_malformed_hellos_are_refused() {
         let good = names(&[(0, b"a.example")]);
         let one = |extensions: &[Vec<u8>]| records(&hello_message(extensions), 1000);
-        let mut trailing = hello_message(&[good.clone()]);
+        let mut trailing = hello_message(std::slice::from_ref(&good));
         trailing.extend([0; 4]);
-        let mut longer = hello_message(&[good.clone()]);
+        let mut longer = hello_message(std::slice::from_ref(&good));
         longer.push(0);
         longer[3] += 1;
-        let mut version = one(&[good.clone()]);
+        let mut version = one(std::slice::from_ref(&good));
         version[1] = 2;
         let cases: Vec<(&str, Vec<u8>)> = vec![
             ("another name", one(&[names(&[(0, b"b.example")])])),
@@ -356,7 +356,7 @@ mod tests {
             ("data after the hello", records(&trailing, 1000)),
             ("data after the extensions", records(&longer, 1000)),
             ("another version", version),
-            ("an empty record", [&[HANDSHAKE, 3, 1, 0, 0][..], &one(&[good.clone()])].concat()),
+            ("an empty record", [&[HANDSHAKE, 3, 1, 0, 0][..], &one(std::slice::from_ref(&good))].concat()),
             (
                 "a server's hello",
                 records(&[&[SERVER_HELLO][..], &hello_message(&[good])[1..]].concat(), 1000),

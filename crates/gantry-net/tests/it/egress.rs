@@ -20,9 +20,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
+type Decide = Box<dyn Fn(&Wanted) -> BoxFuture<'static, EgressDecision> + Send + Sync>;
+
 /// `TestJudge` answers from a closure, and remembers what it was asked and what ended.
 pub(crate) struct TestJudge {
-    decide: Box<dyn Fn(&Wanted) -> BoxFuture<'static, EgressDecision> + Send + Sync>,
+    decide: Decide,
     pub(crate) asked: Mutex<Vec<Wanted>>,
     pub(crate) records: Mutex<Vec<ConnectionRecord>>,
 }
@@ -81,11 +83,9 @@ impl Proxy {
     /// Waits for the records of all connections so far, and returns them.
     pub(crate) async fn records(&self, count: usize) -> Vec<ConnectionRecord> {
         for _ in 0..500 {
-            let mut records = self.judge.records.lock().unwrap();
-            if records.len() >= count {
-                return std::mem::take(&mut records);
+            if self.judge.records.lock().unwrap().len() >= count {
+                return std::mem::take(&mut *self.judge.records.lock().unwrap());
             }
-            drop(records);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("{count} records were expected: {:?}", self.judge.records.lock().unwrap());
@@ -360,24 +360,24 @@ fn second_hello_must_have_the_same_name() {
         with_www(&internet);
         let proxy = start(EgressOptions::default(), allow_all);
         // The server does not support the first group, so it asks for a second hello.
-        let config = tls_client(&internet.authority, Some(&[SECP256R1MLKEM768, X25519]));
+        let fresh = || tls_client(&internet.authority, Some(&[SECP256R1MLKEM768, X25519]));
         let mut stream = proxy.connect().await;
         stream.write_all(&connect_head("www.example.com:443")).await.unwrap();
         read_exactly(&mut stream, 39).await;
-        let answer = over_tls(stream, Arc::clone(&config), "www.example.com").await.unwrap();
+        let answer = over_tls(stream, fresh(), "www.example.com").await.unwrap();
         assert!(answer.ends_with("public"), "{answer}");
         assert_eq!(proxy.record().await.outcome, Outcome::Finished);
 
         let name = "www.example.com".try_into().unwrap();
-        let mut client = rustls::ClientConnection::new(config, name).unwrap();
+        let mut client = rustls::ClientConnection::new(fresh(), name).unwrap();
         let mut first = Vec::new();
         client.write_tls(&mut first).unwrap();
         let mut stream = proxy.connect().await;
         stream.write_all(&connect_head("www.example.com:443")).await.unwrap();
         read_exactly(&mut stream, 39).await;
         stream.write_all(&first).await.unwrap();
-        let head = read_exactly(&mut stream, 5).await;
-        assert_eq!(head[0], 22, "the server asks for a second hello");
+        let answer = read_exactly(&mut stream, 43).await;
+        assert_eq!(answer[11..15], [0xcf, 0x21, 0xad, 0x74], "the server asks for a second hello");
         stream.write_all(&hello("other.example.com")).await.unwrap();
         read_all(&mut stream).await;
         let record = proxy.record().await;

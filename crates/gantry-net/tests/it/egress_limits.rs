@@ -126,15 +126,12 @@ async fn connections_above_the_limit_wait() {
     assert!(read_all(&mut fifth).await.ends_with("service"));
     drop(open);
     // Far more connections than the limit are all served.
-    let all = (0..200).map(|_| proxy.say(host_get(&host)));
+    let request = get(&host, "/");
+    let all = (0..200).map(|_| proxy.say(&request));
     let answers = futures_util::future::join_all(all).await;
     assert!(answers.iter().all(|answer| answer.ends_with("service")));
     let records = proxy.records(205).await;
     assert_eq!(records.len(), 205, "each connection has one record");
-}
-
-fn host_get(host: &str) -> &'static [u8] {
-    Box::leak(get(host, "/").into_boxed_slice())
 }
 
 #[tokio::test]
@@ -227,7 +224,7 @@ async fn stop_ends_connections_and_records_each_once() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     proxy.stop.cancel();
     tokio::time::timeout(Duration::from_secs(5), proxy.served).await.unwrap().unwrap().unwrap();
-    let records = proxy.judge.records.lock().unwrap();
+    let records = std::mem::take(&mut *proxy.judge.records.lock().unwrap());
     assert_eq!(records.len(), 3);
     assert!(records.iter().all(|record| record.outcome == Outcome::Stopped), "{records:?}");
     for mut stream in streams {
