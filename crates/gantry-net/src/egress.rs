@@ -8,6 +8,8 @@ mod framing;
 mod head;
 mod hello;
 mod peer;
+#[cfg(target_os = "linux")]
+mod pipe;
 mod place;
 mod preset;
 mod record;
@@ -33,7 +35,7 @@ use crate::policy::NetworkPolicy;
 pub use environment::proxy_environment;
 pub use place::LOOPBACK_SERVICE;
 pub use preset::{PresetKind, preset};
-pub use record::{ConnectionRecord, Outcome};
+pub use record::{ConnectionRecord, EgressOutcome};
 
 /// How many connections one listener serves at once. Others wait in the socket's backlog.
 pub const MAX_CONNECTIONS: usize = 512;

@@ -27,8 +27,8 @@ pub use client::{
 };
 pub use dial::{DialError, Stream, dial};
 pub use egress::{
-    ConnectionRecord, EgressDecision, EgressJudge, EgressLimits, EgressOptions, EgressProxy,
-    LOOPBACK_SERVICE, Outcome, PresetKind, Wanted, WantedKind, preset, proxy_environment,
+    ConnectionRecord, EgressDecision, EgressJudge, EgressLimits, EgressOptions, EgressOutcome, EgressProxy,
+    LOOPBACK_SERVICE, PresetKind, Wanted, WantedKind, preset, proxy_environment,
 };
 pub use gateway_url::{GatewayUrl, UrlError};
 pub use guard::names_metadata;

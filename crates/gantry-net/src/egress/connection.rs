@@ -14,10 +14,10 @@ use super::head::RequestHead;
 use super::hello::{ACCESS_DENIED, pass_hello};
 use super::peer::Peer;
 use super::place::{Place, Protocol};
-use super::record::{OpenRecord, Outcome};
+use super::record::{EgressOutcome, OpenRecord};
 use super::refusal::Refusal;
 use super::relay::relay;
-use super::request::{Request, UpstreamProxy, check_host};
+use super::request::{PlainRequest, UpstreamProxy, check_host};
 use super::{EgressDecision, EgressJudge, Engine, QUICK_DECISION, Wanted, WantedKind, socks};
 use crate::client::NetError;
 use crate::connect::{Opened, proxy_authorization};
@@ -39,8 +39,8 @@ pub(super) async fn serve(
     let mut connection = Connection { engine, judge, waiting, record };
     let mut client = Peer::new(tcp);
     let outcome = match timeout(connection.engine.options.limits.head, first_byte(&mut client)).await {
-        Err(_) => Outcome::TimedOut { reason: "the client sent nothing".to_owned() },
-        Ok(None) => Outcome::ClientLeft,
+        Err(_) => EgressOutcome::TimedOut { reason: "the client sent nothing".to_owned() },
+        Ok(None) => EgressOutcome::ClientLeft,
         Ok(Some(socks::VERSION)) => connection.serve_socks(client).await,
         Ok(Some(_)) => connection.serve_http(client).await,
     };
@@ -62,7 +62,7 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve_socks(&mut self, mut client: Peer) -> Outcome {
+    async fn serve_socks(&mut self, mut client: Peer) -> EgressOutcome {
         match self.open_socks(&mut client).await {
             Ok((place, opened)) => self.tunnel(client, place, opened).await,
             Err(refusal) => {
@@ -81,7 +81,7 @@ impl Connection {
         Ok((place, opened))
     }
 
-    async fn serve_http(&mut self, mut client: Peer) -> Outcome {
+    async fn serve_http(&mut self, mut client: Peer) -> EgressOutcome {
         let head = match self.read_head(&mut client, self.engine.options.limits.head).await {
             Ok(head) => head,
             Err(refusal) => return refuse(client, refusal, true).await,
@@ -124,8 +124,8 @@ impl Connection {
         &mut self,
         client: &mut Peer,
         head: RequestHead,
-    ) -> Result<(Request, Opened), Refusal> {
-        let request = Request::of(head, None)?;
+    ) -> Result<(PlainRequest, Opened), Refusal> {
+        let request = PlainRequest::of(head, None)?;
         let kind = WantedKind::Http { method: request.method.clone(), path: request.path.clone() };
         let opened = self.open(client, &request.place, kind).await?;
         Ok((request, opened))
@@ -221,7 +221,7 @@ impl Connection {
         opened.map_err(|err| Refusal::of(&err))
     }
 
-    async fn tunnel(&mut self, mut client: Peer, place: Place, opened: Opened) -> Outcome {
+    async fn tunnel(&mut self, mut client: Peer, place: Place, opened: Opened) -> EgressOutcome {
         let limits = &self.engine.options.limits;
         let protocol = match place.protocol() {
             Ok(protocol) => protocol,
@@ -229,7 +229,7 @@ impl Connection {
         };
         if protocol == Protocol::Http {
             let request = self.read_head(&mut client, limits.hello).await;
-            return match request.and_then(|head| Request::of(head, Some(&place))) {
+            return match request.and_then(|head| PlainRequest::of(head, Some(&place))) {
                 Ok(request) => self.exchange(client, &request, opened).await,
                 Err(refusal) => refuse(client, refusal, true).await,
             };
@@ -246,12 +246,12 @@ impl Connection {
             }
         }
         match relay(&mut client, &mut server, &traffic, limits.idle).await {
-            Ok(()) => Outcome::Finished,
+            Ok(()) => EgressOutcome::Finished,
             Err(refusal) => refusal.outcome,
         }
     }
 
-    async fn exchange(&mut self, mut client: Peer, request: &Request, opened: Opened) -> Outcome {
+    async fn exchange(&mut self, mut client: Peer, request: &PlainRequest, opened: Opened) -> EgressOutcome {
         let options = &self.engine.options;
         let proxy = opened.is_proxied.then(|| UpstreamProxy {
             credentials: options.network.proxy.as_ref().and_then(proxy_authorization),
@@ -262,7 +262,7 @@ impl Connection {
         match done {
             Ok(()) => {
                 client.finish(&[]).await;
-                Outcome::Finished
+                EgressOutcome::Finished
             }
             Err(Interrupted { refusal, answered: false }) => {
                 refuse(client, refusal, request.method != "HEAD").await
@@ -273,7 +273,7 @@ impl Connection {
     }
 }
 
-async fn refuse(client: Peer, refusal: Refusal, with_body: bool) -> Outcome {
+async fn refuse(client: Peer, refusal: Refusal, with_body: bool) -> EgressOutcome {
     client.finish(&refusal.response(with_body)).await;
     refusal.outcome
 }

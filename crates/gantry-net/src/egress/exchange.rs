@@ -3,17 +3,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::WriteHalf;
 
 use super::framing::{Framing, SendError, Source, send};
 use super::head::ResponseHead;
 use super::peer::{Peer, take_head};
-use super::record::{Outcome, Traffic};
+use super::record::{EgressOutcome, Traffic};
 use super::refusal::Refusal;
 use super::relay::pump;
-use super::request::{Request, UpstreamProxy, write_headers};
+use super::request::{PlainRequest, UpstreamProxy, write_headers};
 
 const SWITCHING_PROTOCOLS: u16 = 101;
 const NO_CONTENT: u16 = 204;
@@ -32,7 +32,7 @@ pub(super) struct Interrupted {
 /// Sends the request and its body, and returns the answer to the client, at the same time.
 pub(super) async fn exchange(
     client: &mut Peer,
-    request: &Request,
+    request: &PlainRequest,
     server: TcpStream,
     proxy: Option<&UpstreamProxy>,
     traffic: &Traffic,
@@ -112,7 +112,7 @@ async fn receive(
     left -= count as u64;
     traffic.down.fetch_add(ahead.len() as u64, Ordering::Relaxed);
     client.write_all(&ahead).await.map_err(client_left)?;
-    let pumped = pump(&mut (&mut server.tcp).take(left), &mut client, &traffic.down).await;
+    let pumped = pump(&mut server.tcp, &mut client, left, &traffic.down).await;
     pumped.map_err(|err| Refusal::failed(format!("the connection broke: {err}")))
 }
 
@@ -130,7 +130,7 @@ fn body_length(head: &ResponseHead, to_head: bool) -> u64 {
 
 fn no_answer(refusal: &Refusal) -> String {
     match &refusal.outcome {
-        Outcome::ClientLeft => "the server closed the connection without an answer".to_owned(),
+        EgressOutcome::ClientLeft => "the server closed the connection without an answer".to_owned(),
         other => format!("the server's answer is invalid: {}", other.reason()),
     }
 }

@@ -15,12 +15,12 @@ pub struct ConnectionRecord {
     pub bytes_up: u64,
     /// Bytes that were received from the destination.
     pub bytes_down: u64,
-    pub outcome: Outcome,
+    pub outcome: EgressOutcome,
     pub duration: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EgressOutcome {
     /// Both sides closed the connection.
     Finished,
     /// The judge or the network policy denied it.
@@ -44,17 +44,17 @@ pub enum Outcome {
     Stopped,
 }
 
-impl Outcome {
+impl EgressOutcome {
     /// Returns the reason, in plain English.
     pub fn reason(&self) -> &str {
         match self {
-            Outcome::Finished => "the connection was closed",
-            Outcome::Denied { reason }
-            | Outcome::Refused { reason }
-            | Outcome::Failed { reason }
-            | Outcome::TimedOut { reason } => reason,
-            Outcome::ClientLeft => "the client disconnected",
-            Outcome::Stopped => "the proxy stopped",
+            EgressOutcome::Finished => "the connection was closed",
+            EgressOutcome::Denied { reason }
+            | EgressOutcome::Refused { reason }
+            | EgressOutcome::Failed { reason }
+            | EgressOutcome::TimedOut { reason } => reason,
+            EgressOutcome::ClientLeft => "the client disconnected",
+            EgressOutcome::Stopped => "the proxy stopped",
         }
     }
 }
@@ -85,14 +85,14 @@ pub(super) struct OpenRecord {
     judge: Arc<dyn EgressJudge>,
     began: Instant,
     pub(super) wanted: Option<Wanted>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: EgressOutcome,
     pub(super) traffic: Arc<Traffic>,
 }
 
 impl OpenRecord {
     pub(super) fn new(judge: Arc<dyn EgressJudge>) -> OpenRecord {
         let traffic = Arc::default();
-        OpenRecord { judge, began: Instant::now(), wanted: None, outcome: Outcome::Stopped, traffic }
+        OpenRecord { judge, began: Instant::now(), wanted: None, outcome: EgressOutcome::Stopped, traffic }
     }
 }
 
@@ -102,7 +102,7 @@ impl Drop for OpenRecord {
             wanted: self.wanted.take(),
             bytes_up: self.traffic.up.load(Ordering::Relaxed),
             bytes_down: self.traffic.down.load(Ordering::Relaxed),
-            outcome: std::mem::replace(&mut self.outcome, Outcome::Stopped),
+            outcome: std::mem::replace(&mut self.outcome, EgressOutcome::Stopped),
             duration: self.began.elapsed(),
         });
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::place::LOOPBACK_SERVICE;
-use super::record::Outcome;
+use super::record::EgressOutcome;
 use crate::client::NetError;
 
 /// The limit for the reason in a status line. The body has the whole reason.
@@ -14,7 +14,7 @@ const MAX_PHRASE: usize = 300;
 pub(super) struct Refusal {
     pub(super) status: u16,
     pub(super) socks: u8,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: EgressOutcome,
     /// How to fix it, for the client.
     hint: Option<String>,
 }
@@ -26,16 +26,16 @@ pub(super) const SOCKS_GENERAL: u8 = 1;
 impl Refusal {
     /// The request is malformed.
     pub(super) fn invalid(reason: impl Into<String>) -> Refusal {
-        Refusal::new(400, SOCKS_GENERAL, Outcome::Refused { reason: reason.into() })
+        Refusal::new(400, SOCKS_GENERAL, EgressOutcome::Refused { reason: reason.into() })
     }
 
     pub(super) fn too_large(reason: impl Into<String>) -> Refusal {
-        Refusal::new(431, SOCKS_GENERAL, Outcome::Refused { reason: reason.into() })
+        Refusal::new(431, SOCKS_GENERAL, EgressOutcome::Refused { reason: reason.into() })
     }
 
     /// A rule of the proxy closes the destination or the protocol, whatever the judge says.
     pub(super) fn closed(reason: impl Into<String>) -> Refusal {
-        Refusal::new(403, SOCKS_NOT_ALLOWED, Outcome::Refused { reason: reason.into() })
+        Refusal::new(403, SOCKS_NOT_ALLOWED, EgressOutcome::Refused { reason: reason.into() })
     }
 
     /// The judge denied the connection or did not answer.
@@ -43,33 +43,33 @@ impl Refusal {
         let hint = format!(
             "To allow it, the operator can answer the question, grant the host, or add \"{host}\" to egress.allow in gantry.toml."
         );
-        let outcome = Outcome::Denied { reason: reason.into() };
+        let outcome = EgressOutcome::Denied { reason: reason.into() };
         Refusal { hint: Some(hint), ..Refusal::new(403, SOCKS_NOT_ALLOWED, outcome) }
     }
 
     pub(super) fn busy(reason: impl Into<String>) -> Refusal {
-        Refusal::new(503, SOCKS_GENERAL, Outcome::Refused { reason: reason.into() })
+        Refusal::new(503, SOCKS_GENERAL, EgressOutcome::Refused { reason: reason.into() })
     }
 
     pub(super) fn failed(reason: impl Into<String>) -> Refusal {
-        Refusal::new(502, SOCKS_UNREACHABLE, Outcome::Failed { reason: reason.into() })
+        Refusal::new(502, SOCKS_UNREACHABLE, EgressOutcome::Failed { reason: reason.into() })
     }
 
     /// The client did not send what the proxy needs in time.
     pub(super) fn slow(reason: impl Into<String>) -> Refusal {
-        Refusal::new(408, SOCKS_GENERAL, Outcome::TimedOut { reason: reason.into() })
+        Refusal::new(408, SOCKS_GENERAL, EgressOutcome::TimedOut { reason: reason.into() })
     }
 
     pub(super) fn left() -> Refusal {
-        Refusal::new(400, SOCKS_GENERAL, Outcome::ClientLeft)
+        Refusal::new(400, SOCKS_GENERAL, EgressOutcome::ClientLeft)
     }
 
     pub(super) fn idle() -> Refusal {
         let reason = "there was no traffic in either direction".to_owned();
-        Refusal::new(504, SOCKS_GENERAL, Outcome::TimedOut { reason })
+        Refusal::new(504, SOCKS_GENERAL, EgressOutcome::TimedOut { reason })
     }
 
-    fn new(status: u16, socks: u8, outcome: Outcome) -> Refusal {
+    fn new(status: u16, socks: u8, outcome: EgressOutcome) -> Refusal {
         Refusal { status, socks, outcome, hint: None }
     }
 

@@ -4,15 +4,22 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::peer::Peer;
+#[cfg(target_os = "linux")]
+use super::pipe::Pipe;
 use super::record::Traffic;
 use super::refusal::Refusal;
 
-/// A quiet connection needs little memory; a busy one fills its buffer, which then grows.
+/// A quiet connection needs little memory. A busy one fills its buffer, which then grows.
 const FIRST_BUFFER: usize = 16 * 1024;
 const MAX_BUFFER: usize = 256 * 1024;
+/// A direction that moved this many bytes continues with a pipe, so that the kernel moves pages
+/// instead of copying them. Pipes cost two descriptors.
+#[cfg(target_os = "linux")]
+const SPLICE_FROM: u64 = 1024 * 1024;
 
 /// Relays until both sides have closed. A side that closes first can still receive.
 pub(super) async fn relay(
@@ -27,12 +34,12 @@ pub(super) async fn relay(
     let upward = async {
         server_write.write_all(&up).await?;
         traffic.up.fetch_add(up.len() as u64, Ordering::Relaxed);
-        pump(&mut client_read, &mut server_write, &traffic.up).await
+        pump(&mut client_read, &mut server_write, u64::MAX, &traffic.up).await
     };
     let downward = async {
         client_write.write_all(&down).await?;
         traffic.down.fetch_add(down.len() as u64, Ordering::Relaxed);
-        pump(&mut server_read, &mut client_write, &traffic.down).await
+        pump(&mut server_read, &mut client_write, u64::MAX, &traffic.down).await
     };
     let both = async { tokio::try_join!(upward, downward) };
     tokio::select! {
@@ -44,22 +51,40 @@ pub(super) async fn relay(
     }
 }
 
-/// Copies until the end, then closes this direction. It reads no more than it can write.
+/// Moves bytes until the end or the limit, then closes this direction. It reads no more than it can
+/// write.
 pub(super) async fn pump(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
+    from: &mut ReadHalf<'_>,
+    to: &mut WriteHalf<'_>,
+    limit: u64,
     count: &AtomicU64,
 ) -> io::Result<()> {
+    let mut left = limit;
     let mut buffer = vec![0; FIRST_BUFFER];
-    loop {
-        let read = from.read(&mut buffer).await?;
+    while left > 0 {
+        #[cfg(target_os = "linux")]
+        if limit - left >= SPLICE_FROM
+            && let Ok(pipe) = Pipe::open()
+        {
+            drop(buffer);
+            pipe.pump(from.as_ref(), to.as_ref(), left, count).await?;
+            break;
+        }
+        let read = from.read(at_most(&mut buffer, left)).await?;
         if read == 0 {
-            return to.shutdown().await;
+            break;
         }
         to.write_all(&buffer[..read]).await?;
         count.fetch_add(read as u64, Ordering::Relaxed);
+        left -= read as u64;
         if read == buffer.len() && read < MAX_BUFFER {
             buffer = vec![0; read * 4];
         }
     }
+    to.shutdown().await
+}
+
+fn at_most(buffer: &mut [u8], limit: u64) -> &mut [u8] {
+    let length = usize::try_from(limit).unwrap_or(usize::MAX).min(buffer.len());
+    &mut buffer[..length]
 }

@@ -27,7 +27,7 @@ const NOT_FORWARDED: &[&str] = &[
 ];
 
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct PlainRequest {
     pub(super) method: String,
     pub(super) place: Place,
     pub(super) path: String,
@@ -35,10 +35,10 @@ pub(super) struct Request {
     headers: Headers,
 }
 
-impl Request {
+impl PlainRequest {
     /// Checks a request. `tunnel` is the place that the client connected to before, by CONNECT or
     /// SOCKS; without it the request itself names the place.
-    pub(super) fn of(head: RequestHead, tunnel: Option<&Place>) -> Result<Request, Refusal> {
+    pub(super) fn of(head: RequestHead, tunnel: Option<&Place>) -> Result<PlainRequest, Refusal> {
         if head.method == "CONNECT" {
             return Err(Refusal::invalid("CONNECT is not possible inside a tunnel"));
         }
@@ -55,7 +55,7 @@ impl Request {
             return Err(Refusal::closed("port 443 is open for TLS only; use https and CONNECT"));
         }
         let framing = Framing::of(&head.headers, head.minor)?;
-        Ok(Request { method: head.method, place, path, framing, headers: head.headers })
+        Ok(PlainRequest { method: head.method, place, path, framing, headers: head.headers })
     }
 
     /// Returns the head for the server, or with `proxy` for the operator's proxy. The server closes
@@ -148,7 +148,7 @@ mod tests {
         let reason = |refusal: Refusal| refusal.outcome.reason().to_owned();
         let tunnel = tunnel.map(|text| Place::parse(text, None).unwrap());
         let head = RequestHead::parse(text.as_bytes()).map_err(reason)?;
-        let request = Request::of(head, tunnel.as_ref()).map_err(reason)?;
+        let request = PlainRequest::of(head, tunnel.as_ref()).map_err(reason)?;
         Ok(String::from_utf8(request.forwarded(None)).unwrap())
     }
 
@@ -167,7 +167,7 @@ mod tests {
     fn operators_proxy_gets_whole_urls_and_credentials() {
         let head = RequestHead::parse(b"GET http://a.example/x HTTP/1.0\r\n\r\n").unwrap();
         let proxy = UpstreamProxy { credentials: Some("Basic eA==".into()) };
-        let bytes = Request::of(head, None).unwrap().forwarded(Some(&proxy));
+        let bytes = PlainRequest::of(head, None).unwrap().forwarded(Some(&proxy));
         assert_eq!(
             String::from_utf8(bytes).unwrap(),
             "GET http://a.example/x HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nProxy-Authorization: Basic eA==\r\n\r\n"

@@ -10,8 +10,8 @@ use gantry_net::testing::names::Name;
 use gantry_net::testing::site::{Site, answer};
 use gantry_net::testing::{Internet, OWN, PUBLIC, address, on_a_private_internet};
 use gantry_net::{
-    ClientOptions, ConnectionRecord, EgressDecision, EgressJudge, EgressLimits, EgressOptions, EgressProxy,
-    HostPattern, NetworkPolicy, Outcome, Wanted, WantedKind,
+    ClientOptions, ConnectionRecord, EgressDecision, EgressJudge, EgressLimits, EgressOptions, EgressOutcome,
+    EgressProxy, HostPattern, NetworkPolicy, Wanted, WantedKind,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -211,7 +211,7 @@ fn allowed_hosts_are_reached_by_each_protocol() {
             |port, kind| Wanted { host: "www.example.com".into(), port, kind, loopback_service: false };
         assert_eq!(proxy.asked(), [wanted(80, kind.clone())]);
         let record = proxy.record().await;
-        assert_eq!((record.wanted, record.outcome), (Some(wanted(80, kind)), Outcome::Finished));
+        assert_eq!((record.wanted, record.outcome), (Some(wanted(80, kind)), EgressOutcome::Finished));
         assert!(record.bytes_up > 50 && record.bytes_down > 50);
         let heard = internet.heard.lock().unwrap().pop().unwrap();
         assert_eq!((heard.target.as_str(), heard.header("host")), ("/a?b", Some("www.example.com")));
@@ -236,7 +236,7 @@ fn allowed_hosts_are_reached_by_each_protocol() {
         for start in [socks_name("www.example.com", 80), connect_head("www.example.com:80")] {
             let answer = proxy.say(&[&start[..], request].concat()).await;
             assert!(answer.ends_with("public"), "{answer}");
-            assert_eq!(proxy.record().await.outcome, Outcome::Finished);
+            assert_eq!(proxy.record().await.outcome, EgressOutcome::Finished);
         }
         // An address is judged as an address, and shown as one.
         proxy.asked();
@@ -273,7 +273,7 @@ fn denial_is_shown_and_nothing_is_looked_up() {
                 "{body}"
             );
             let record = proxy.record().await;
-            assert!(matches!(record.outcome, Outcome::Denied { .. }), "{record:?}");
+            assert!(matches!(record.outcome, EgressOutcome::Denied { .. }), "{record:?}");
         }
         let mut stream = proxy.connect().await;
         stream.write_all(&socks_name("secret-data.example.com", 443)).await.unwrap();
@@ -366,7 +366,7 @@ fn second_hello_must_have_the_same_name() {
         read_exactly(&mut stream, 39).await;
         let answer = over_tls(stream, fresh(), "www.example.com").await.unwrap();
         assert!(answer.ends_with("public"), "{answer}");
-        assert_eq!(proxy.record().await.outcome, Outcome::Finished);
+        assert_eq!(proxy.record().await.outcome, EgressOutcome::Finished);
 
         let name = "www.example.com".try_into().unwrap();
         let mut client = rustls::ClientConnection::new(fresh(), name).unwrap();
@@ -481,7 +481,7 @@ async fn loopback_services_are_reached_by_their_name() {
     let answer = proxy.say(&get(&format!("host.gantry.internal:{port}"), "/")).await;
     assert!(answer.ends_with("service"), "{answer}");
     assert!(proxy.asked()[0].loopback_service);
-    assert_eq!(proxy.record().await.outcome, Outcome::Finished);
+    assert_eq!(proxy.record().await.outcome, EgressOutcome::Finished);
     // Tunnels carry any protocol, and each side can close first.
     for start in [
         socks_name("HOST.gantry.internal", echo_port),
@@ -494,7 +494,7 @@ async fn loopback_services_are_reached_by_their_name() {
         assert!(answer.ends_with("cba"), "{answer:?}");
         let record = proxy.record().await;
         assert_eq!((record.bytes_up, record.bytes_down), (3, 3));
-        assert_eq!(record.outcome, Outcome::Finished);
+        assert_eq!(record.outcome, EgressOutcome::Finished);
     }
     proxy.asked();
     for place in ["host.gantry.internal:4567", "HOST.GANTRY.INTERNAL:4567"] {
@@ -521,7 +521,7 @@ async fn bodies_are_forwarded_whole() {
     .await;
     let proxy = start(EgressOptions::default(), allow_all);
     let host = format!("host.gantry.internal:{}", site.address.port());
-    let body = "0123456789abcdef".repeat(60_000);
+    let body = "0123456789abcdef".repeat(300_000);
     for (path, extra) in [("/", ""), ("/wait", "Expect: 100-continue\r\n")] {
         let head = format!(
             "POST http://{host}{path} HTTP/1.1\r\nHost: {host}\r\n{extra}Content-Length: {}\r\n\r\n",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gantry_net::testing::forms::{CLOSED, CLOSED_V6, spellings};
 use gantry_net::testing::names::Name;
 use gantry_net::testing::{PUBLIC, address, on_a_private_internet};
-use gantry_net::{EgressLimits, EgressOptions, Outcome};
+use gantry_net::{EgressLimits, EgressOptions, EgressOutcome};
 
 use crate::egress::{allow_all, connect_head, get, hello, socks_address, socks_name, start, with_www};
 
@@ -282,7 +282,8 @@ fn no_trick_reaches_a_closed_address_or_sends_a_byte() {
             let answer = proxy.say(bytes).await;
             let record = proxy.record().await;
             assert!(!answer.contains("public"), "{name}: {answer}");
-            let refused = matches!(record.outcome, Outcome::Refused { .. } | Outcome::TimedOut { .. });
+            let refused =
+                matches!(record.outcome, EgressOutcome::Refused { .. } | EgressOutcome::TimedOut { .. });
             assert!(refused, "{name}: {record:?}");
             assert_eq!((record.bytes_up, record.bytes_down), (0, 0), "{name}: {record:?}");
             internet.assert_untouched(name);

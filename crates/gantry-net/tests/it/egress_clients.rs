@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use gantry_net::testing::on_a_private_internet;
 use gantry_net::testing::site::answer;
-use gantry_net::{EgressDecision, EgressOptions, Outcome, proxy_environment};
+use gantry_net::{EgressDecision, EgressOptions, EgressOutcome, proxy_environment};
 use tokio::process::Command;
 
 use crate::egress::{Proxy, start, with_www};
@@ -123,7 +123,10 @@ fn clients_work_with_the_environment_alone() {
         let records = proxy.records(28).await;
         assert!(
             records.iter().all(|record| {
-                matches!(record.outcome, Outcome::Finished | Outcome::Denied { .. } | Outcome::Failed { .. })
+                matches!(
+                    record.outcome,
+                    EgressOutcome::Finished | EgressOutcome::Denied { .. } | EgressOutcome::Failed { .. }
+                )
             }),
             "{records:?}"
         );

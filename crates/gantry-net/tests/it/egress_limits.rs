@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use gantry_net::testing::site::{Say, Site, answer};
-use gantry_net::{EgressDecision, EgressLimits, EgressOptions, Outcome, egress};
+use gantry_net::{EgressDecision, EgressLimits, EgressOptions, EgressOutcome, egress};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -29,7 +29,7 @@ async fn unanswered_question_ends_with_a_denial() {
             "{answer}"
         );
         assert!(answer.contains("egress.allow"), "{answer}");
-        assert!(matches!(proxy.record().await.outcome, Outcome::Denied { .. }));
+        assert!(matches!(proxy.record().await.outcome, EgressOutcome::Denied { .. }));
     }
     let mut stream = proxy.connect().await;
     stream.write_all(&socks_name("www.example.com", 443)).await.unwrap();
@@ -74,7 +74,7 @@ async fn client_that_leaves_cancels_the_question() {
         assert!(!dropped.load(Ordering::SeqCst), "the question waits");
         drop(stream);
         let began = Instant::now();
-        assert_eq!(proxy.record().await.outcome, Outcome::ClientLeft);
+        assert_eq!(proxy.record().await.outcome, EgressOutcome::ClientLeft);
         assert!(dropped.load(Ordering::SeqCst) && began.elapsed() < Duration::from_secs(3));
     }
 }
@@ -155,7 +155,10 @@ async fn slow_clients_are_cut() {
     let (_, answer, _) = tokio::join!(read_all(&mut silent), drip, read_all(&mut slow_socks));
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
     let records = proxy.records(3).await;
-    assert!(records.iter().all(|record| matches!(record.outcome, Outcome::TimedOut { .. })), "{records:?}");
+    assert!(
+        records.iter().all(|record| matches!(record.outcome, EgressOutcome::TimedOut { .. })),
+        "{records:?}"
+    );
     assert!(records.iter().all(|record| record.duration < Duration::from_secs(5)), "{records:?}");
 }
 
@@ -178,13 +181,13 @@ async fn idle_connections_are_cut_and_busy_ones_are_not() {
     let proxy = start(limited(limits), allow_all);
     let answer = proxy.say(&get(&host, "/")).await;
     assert!(answer.ends_with(&"tick".repeat(10)), "{answer}");
-    assert_eq!(proxy.record().await.outcome, Outcome::Finished);
+    assert_eq!(proxy.record().await.outcome, EgressOutcome::Finished);
     let answer = proxy.say(&get(&host, "/never")).await;
     assert!(answer.starts_with("HTTP/1.1 504 there was no traffic"), "{answer}");
-    assert!(matches!(proxy.record().await.outcome, Outcome::TimedOut { .. }));
+    assert!(matches!(proxy.record().await.outcome, EgressOutcome::TimedOut { .. }));
     let answer = proxy.say(&connect_head(&host)).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert!(matches!(proxy.record().await.outcome, Outcome::TimedOut { .. }));
+    assert!(matches!(proxy.record().await.outcome, EgressOutcome::TimedOut { .. }));
 }
 
 #[tokio::test]
@@ -226,7 +229,7 @@ async fn stop_ends_connections_and_records_each_once() {
     tokio::time::timeout(Duration::from_secs(5), proxy.served).await.unwrap().unwrap().unwrap();
     let records = std::mem::take(&mut *proxy.judge.records.lock().unwrap());
     assert_eq!(records.len(), 3);
-    assert!(records.iter().all(|record| record.outcome == Outcome::Stopped), "{records:?}");
+    assert!(records.iter().all(|record| record.outcome == EgressOutcome::Stopped), "{records:?}");
     for mut stream in streams {
         assert_eq!(read_all(&mut stream).await, "");
     }
@@ -243,7 +246,7 @@ async fn judge_that_panics_ends_only_its_connection() {
         async { EgressDecision::Allow }.boxed()
     });
     assert_eq!(proxy.say(&get("www.example.com", "/")).await, "");
-    assert_eq!(proxy.record().await.outcome, Outcome::Stopped);
+    assert_eq!(proxy.record().await.outcome, EgressOutcome::Stopped);
     let host = format!("host.gantry.internal:{}", site.address.port());
     assert!(proxy.say(&get(&host, "/")).await.ends_with("service"));
 }
