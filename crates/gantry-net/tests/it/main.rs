@@ -14,6 +14,7 @@ mod egress;
 mod egress_attacks;
 mod egress_clients;
 mod egress_limits;
+mod egress_rules;
 mod hostile;
 mod internet;
 mod proxy;
