@@ -8,8 +8,6 @@ mod framing;
 mod head;
 mod hello;
 mod peer;
-#[cfg(target_os = "linux")]
-mod pipe;
 mod place;
 mod preset;
 mod record;
