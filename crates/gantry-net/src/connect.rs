@@ -57,6 +57,27 @@ impl Connector {
     pub(crate) fn new(options: Arc<ClientOptions>, guard: Arc<Guard>) -> Connector {
         Connector { shared: Arc::new(Shared { options, guard, tls: OnceCell::new() }) }
     }
+
+    /// Connects without TLS. `check` sees the addresses that the guard judged. The operator's proxy
+    /// looks up names itself, so `check` is not called for it.
+    pub(crate) async fn open(
+        &self,
+        target: &Target,
+        check: impl Fn(&[SocketAddr]) -> Result<(), NetError>,
+    ) -> Result<Opened, NetError> {
+        match tokio::time::timeout(CONNECT_LIMIT, self.shared.open(target, check)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(failed(target, "no answer")),
+        }
+    }
+}
+
+/// `Opened` is a connection to a target, or to the operator's proxy.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) tcp: TcpStream,
+    /// Whether requests must contain the whole URL, for the proxy.
+    pub(crate) is_proxied: bool,
 }
 
 impl tower_service::Service<Uri> for Connector {
@@ -84,12 +105,27 @@ impl tower_service::Service<Uri> for Connector {
 
 impl Shared {
     async fn connect(&self, target: &Target) -> Result<HttpStream, NetError> {
-        let (tcp, is_proxied) = match &self.options.proxy {
-            None => (race(target, self.guard.addresses(target).await?).await?, false),
-            Some(proxy) => (self.connect_through_proxy(proxy, target).await?, !target.secure),
-        };
+        let Opened { tcp, is_proxied } = self.open(target, |_| Ok(())).await?;
         let stream = if target.secure { self.secure(target, tcp).await? } else { Stream::plain(tcp) };
         Ok(HttpStream { io: TokioIo::new(stream), is_proxied })
+    }
+
+    async fn open(
+        &self,
+        target: &Target,
+        check: impl Fn(&[SocketAddr]) -> Result<(), NetError>,
+    ) -> Result<Opened, NetError> {
+        match &self.options.proxy {
+            None => {
+                let addresses = self.guard.addresses(target).await?;
+                check(&addresses)?;
+                Ok(Opened { tcp: race(target, addresses).await?, is_proxied: false })
+            }
+            Some(proxy) => {
+                let tcp = self.connect_through_proxy(proxy, target).await?;
+                Ok(Opened { tcp, is_proxied: !target.secure })
+            }
+        }
     }
 
     async fn secure(&self, target: &Target, tcp: TcpStream) -> Result<Stream, NetError> {

@@ -142,7 +142,7 @@ pub fn names_metadata(url: &url::Url) -> bool {
 }
 
 /// Returns the current addresses of all interfaces. They can change at any time.
-fn own_addresses() -> io::Result<Vec<IpAddr>> {
+pub(crate) fn own_addresses() -> io::Result<Vec<IpAddr>> {
     let interfaces = if_addrs::get_if_addrs()?;
     Ok(interfaces.into_iter().map(|interface| interface.ip()).collect())
 }

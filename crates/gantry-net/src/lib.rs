@@ -1,5 +1,6 @@
 //! Connects to the network. [`Client`] is for addresses that an agent, a page or a provider names,
-//! and guards each of them. [`dial`] is for gateways, whose addresses come from operators.
+//! and guards each of them. [`egress`] does the same for the connections of sandboxed commands.
+//! [`dial`] is for gateways, whose addresses come from operators.
 #![expect(clippy::disallowed_methods, reason = "this crate connects to the network")]
 
 mod addresses;
@@ -8,6 +9,7 @@ mod client;
 mod connect;
 mod decode;
 mod dial;
+pub mod egress;
 mod gateway_url;
 mod guard;
 mod loopback;
@@ -24,6 +26,10 @@ pub use client::{
     Client, ClientOptions, MAX_REDIRECTS, NetError, Redirects, Request, Response, is_clients_own,
 };
 pub use dial::{DialError, Stream, dial};
+pub use egress::{
+    ConnectionRecord, EgressDecision, EgressJudge, EgressLimits, EgressOptions, EgressOutcome, EgressProxy,
+    LOOPBACK_SERVICE, PresetKind, Wanted, WantedKind, preset, proxy_environment,
+};
 pub use gateway_url::{GatewayUrl, UrlError};
 pub use guard::names_metadata;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};

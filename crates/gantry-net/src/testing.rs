@@ -61,6 +61,7 @@ pub struct Internet {
     pub canaries: Arc<Mutex<Vec<SocketAddr>>>,
     /// The authority of the sites' certificate, as PEM.
     pub authority: Vec<u8>,
+    script: Arc<Answers>,
     _outside: Outside,
 }
 
@@ -102,6 +103,7 @@ impl Internet {
         let canaries = Arc::default();
         let heard = Arc::default();
         let names = Names::default();
+        let script = Arc::new(Answers(Mutex::new(Arc::new(page))));
         let outside = Outside::start();
         ip(&format!(
             "link set lo up
@@ -118,6 +120,7 @@ impl Internet {
             names: names.clone(),
             heard: Arc::clone(&heard),
             canaries: Arc::clone(&canaries),
+            script: Arc::clone(&script),
             acceptor,
         };
         outside.serve(servers);
@@ -133,7 +136,7 @@ impl Internet {
         let mounted = Command::new("mount").args(["--bind", &resolver.0, "/etc/resolv.conf"]).status();
         assert!(mounted.unwrap().success(), "cannot mount a resolver's configuration");
         std::fs::remove_file(&resolver.0).unwrap();
-        let internet = Internet { names, heard, canaries, authority, _outside: outside };
+        let internet = Internet { names, heard, canaries, authority, script, _outside: outside };
         internet.wait_until_it_works().await;
         internet
     }
@@ -156,12 +159,26 @@ impl Internet {
         self.names.set(host, Name::Always(vec![address.parse().unwrap()]));
     }
 
+    /// Replaces what the sites answer on new connections.
+    pub fn answer_with(&self, script: impl Fn(&Heard) -> Vec<Say> + Send + Sync + 'static) {
+        *self.script.0.lock().unwrap() = Arc::new(script);
+    }
+
     /// # Panics
     ///
     /// Panics if any closed address was connected to since the last call.
     pub fn assert_untouched(&self, when: &str) {
         let touched = std::mem::take(&mut *self.canaries.lock().unwrap());
         assert!(touched.is_empty(), "{when}: connected to {touched:?}");
+    }
+}
+
+/// `Answers` is the script of the sites, which a test can replace.
+struct Answers(Mutex<Script>);
+
+impl std::fmt::Debug for Answers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Answers")
     }
 }
 
@@ -180,6 +197,7 @@ struct Servers {
     names: Names,
     heard: Arc<Mutex<Vec<Heard>>>,
     canaries: Arc<Mutex<Vec<SocketAddr>>>,
+    script: Arc<Answers>,
     acceptor: TlsAcceptor,
 }
 
@@ -278,7 +296,7 @@ impl Servers {
             }
             let servers = Arc::clone(&self);
             tokio::spawn(async move {
-                let script: Script = Arc::new(page);
+                let script = Arc::clone(&servers.script.0.lock().unwrap());
                 let heard = Arc::clone(&servers.heard);
                 if at.port() == 443 {
                     // A client that does not trust the certificate disconnects.

@@ -7,11 +7,12 @@ use anyhow::{Result, bail};
 use crate::shell;
 
 /// A program the tests compare with, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 12] = [
+const PROGRAMS: [(&str, &str); 13] = [
     ("rg", "ripgrep"),
     ("fdfind", "fd-find"),
     ("patch", "patch"),
     ("git", "git"),
+    ("curl", "curl"),
     ("zsh", "zsh"),
     ("python3", "python3"),
     ("setsid", "util-linux"),

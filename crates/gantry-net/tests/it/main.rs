@@ -1,4 +1,4 @@
-//! The guarded client against servers with arbitrary answers, on loopback and on a private
+//! The guarded client and the egress proxy against servers with arbitrary answers, on loopback and on a private
 //! internet.
 #![allow(
     clippy::disallowed_methods,
@@ -10,6 +10,11 @@
 
 mod answers;
 mod classifier;
+mod egress;
+mod egress_attacks;
+mod egress_clients;
+mod egress_limits;
+mod egress_rules;
 mod hostile;
 mod internet;
 mod proxy;
