@@ -48,7 +48,6 @@ pub struct Nodes {
     own_log: OnceLock<OwnLog>,
 }
 
-
 pub(crate) struct Node {
     id: String,
     live: watch::Sender<Option<Live>>,

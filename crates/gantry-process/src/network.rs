@@ -103,8 +103,7 @@ fn receive(control: &mut UnixStream) -> Result<NewNetwork, Error> {
     let flags = RecvFlags::CMSG_CLOEXEC;
     #[cfg(not(target_os = "linux"))]
     let flags = RecvFlags::empty();
-    let received =
-        rustix::net::recvmsg(&*control, &mut [IoSliceMut::new(&mut line)], &mut ancillary, flags)?;
+    let received = rustix::net::recvmsg(&*control, &mut [IoSliceMut::new(&mut line)], &mut ancillary, flags)?;
     let mut descriptors = Vec::new();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(files) = message {

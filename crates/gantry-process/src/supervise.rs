@@ -16,7 +16,8 @@ use crate::capture::{Captured, Collector};
 use crate::command::{Command, Cwd};
 use crate::error::ProcessError;
 use crate::keeper::control_protocol::{
-    CLOSE_STDIN, DETACH, JoinNetwork, KILL, Keep, LaunchStep, LogReport, MAX_DESCRIPTORS, Order, OsText, Output, Report, TERMINATE,
+    CLOSE_STDIN, DETACH, JoinNetwork, KILL, Keep, LaunchStep, LogReport, MAX_DESCRIPTORS, Order, OsText,
+    Output, Report, TERMINATE,
 };
 use crate::keeper::{KILL_LIMIT, TERM_GRACE};
 use crate::session::Ended;

@@ -82,7 +82,8 @@ async fn transfer_continues_under_the_new_name_of_a_renamed_node() {
     let destination = Endpoint::parse(&format!("b:{}", to.display())).unwrap();
     let source = Endpoint::parse("a:large").unwrap();
     let transfer = tokio::spawn(async move { domain.transfer(call, source, destination).await });
-    eventually_async("a part comes", LIMIT, || fleet.names("b").iter().any(|name| name.ends_with(".part"))).await;
+    eventually_async("a part comes", LIMIT, || fleet.names("b").iter().any(|name| name.ends_with(".part")))
+        .await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     fleet.rename("b", "c").await;
     stop.cancel();

@@ -118,11 +118,7 @@ fn open_directory(path: &crate::keeper::control_protocol::OsText) -> Result<Owne
 /// Applies the sandbox on a separate thread, which binds that thread and what it starts. The keeper
 /// stays outside: the command can neither signal nor trace it, and the keeper still sees all
 /// processes.
-fn spawn_sandboxed(
-    command: &mut Command,
-    sandbox: &Sandbox,
-    directory: &OwnedFd,
-) -> Result<Pid, Report> {
+fn spawn_sandboxed(command: &mut Command, sandbox: &Sandbox, directory: &OwnedFd) -> Result<Pid, Report> {
     std::thread::scope(|scope| {
         let bound = || {
             let applied = sandbox::apply(sandbox);

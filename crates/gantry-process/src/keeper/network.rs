@@ -31,7 +31,6 @@ pub(super) fn create(control: &UnixStream) -> Result<(), Error> {
     if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(Error::other("the descriptors do not fit"));
     }
-    let sent =
-        rustix::net::sendmsg(control, &[IoSlice::new(&line)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    let sent = rustix::net::sendmsg(control, &[IoSlice::new(&line)], &mut ancillary, SendFlags::NOSIGNAL)?;
     if sent == line.len() { Ok(()) } else { Err(Error::other("the report was cut")) }
 }

@@ -92,5 +92,3 @@ fn map_ids(user: u32, group: u32) -> Result<(), String> {
     crate::hide_from_others();
     mapped
 }
-
-

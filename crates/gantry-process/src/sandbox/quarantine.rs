@@ -101,8 +101,7 @@ mod tests {
         let lines = before.quarantine_new();
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines.iter().all(|line| line.contains("was renamed to")), "{lines:?}");
-        for (path, exists) in
-            [(".bashrc", true), (".zshrc", false), (".ssh", false), (".config/fish", false)]
+        for (path, exists) in [(".bashrc", true), (".zshrc", false), (".ssh", false), (".config/fish", false)]
         {
             assert_eq!(at(path).exists(), exists, "{path}");
         }

@@ -83,7 +83,8 @@ struct Ran {
 #[tokio::test]
 async fn home_directory_is_usable_and_credentials_are_hidden() {
     let home = Home::new();
-    let ran = home.run(None, "ls -A && cat notes.txt && echo more > new.txt && mkdir sub && cat new.txt").await;
+    let ran =
+        home.run(None, "ls -A && cat notes.txt && echo more > new.txt && mkdir sub && cat new.txt").await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.output.contains(".ssh") && ran.output.contains("notes\nmore"), "{ran:?}");
     assert_eq!(std::fs::read_to_string(home.path.join("new.txt")).unwrap(), "more\n");

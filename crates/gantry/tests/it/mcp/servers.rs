@@ -564,7 +564,8 @@ fn invalid_configuration_change_is_reported_and_ignored() {
     world.configure(&format!("{good}\n[mcpServers.fake.auth]\nkey = 1\n"));
     eventually("it is told", Duration::from_secs(10), || {
         let reported = std::fs::read_to_string(&log).unwrap();
-        reported.contains("is not valid; the previous configuration stays in effect") && reported.contains("auth")
+        reported.contains("is not valid; the previous configuration stays in effect")
+            && reported.contains("auth")
     });
     assert_eq!(call(), "x");
 }

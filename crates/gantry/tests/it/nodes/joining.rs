@@ -519,7 +519,11 @@ fn administration_of_the_local_node_is_rejected() {
     ] {
         let ran = world.run(&[&["nodes"], args].concat());
         let reported = format!("{}{}", ran.stdout, ran.stderr);
-        assert_eq!(ran.code, world.run(&[&["nodes", args[0], "nobody"], &args[2..]].concat()).code, "{reported}");
+        assert_eq!(
+            ran.code,
+            world.run(&[&["nodes", args[0], "nobody"], &args[2..]].concat()).code,
+            "{reported}"
+        );
         assert!(reported.contains("gateway's own machine") && reported.contains(cannot), "{reported}");
         assert!(!reported.contains("unknown node"), "{reported}");
     }
