@@ -104,7 +104,7 @@ fn invalid_secrets_and_wrong_master_key_are_reported() {
         (vec!["secrets", "set", "1A", "--host", "x.example"], VALUE, "cannot name a secret"),
         (vec!["secrets", "set", "A", "--host", "x.example"], "sh0rt", "shorter than 8"),
         (vec!["secrets", "set", "A", "--host", "x.example"], "", "shorter than 8"),
-        (vec!["--gateway", "http://127.0.0.1:1", "secrets", "list"], "", "gateway's own machine"),
+        (vec!["--gateway", "http://127.0.0.1:1", "secrets", "list"], "", "on the gateway's machine"),
     ] {
         let ran = world.run_with_input(&args, value);
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");

@@ -397,7 +397,7 @@ fn doctor_checks_the_database() {
         let _up = gantry_testkit::Gateway::start(&world);
         let (health, text) = checked(&world, "database").remove(0);
         assert_eq!(health, "good", "{text}");
-        assert!(text.contains("sound"), "{text}");
+        assert!(text.contains("is intact"), "{text}");
     }
     let sound = std::fs::read(&path).unwrap();
     let reported = |bytes: &[u8]| {

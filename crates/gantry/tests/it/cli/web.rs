@@ -20,7 +20,7 @@ fn doctor_names_search_providers_from_environment_and_config() {
     let world = World::new();
     assert!(!has_research(&world, &[]));
     let (health, text) = doctor_line(&world, "web search", &[]);
-    assert!(health == "good" && text.starts_with("duckduckgo, which needs no key"), "{text}");
+    assert!(health == "good" && text.starts_with("duckduckgo (needs no key)"), "{text}");
     let keys = [("TAVILY_API_KEY", "tvly-from-the-environment"), ("BRAVE_API_KEY", "")];
     assert!(has_research(&world, &keys));
     let (_, text) = doctor_line(&world, "web search", &keys);

@@ -93,7 +93,7 @@ fn unusable_certificate_is_reported() {
         ("missing.pem", key.as_str(), 2, "cannot read missing.pem".to_owned()),
         (&cert, &cert, 1, format!("cannot use {cert}: the file contains no private key")),
         (&nothing, &key, 1, format!("cannot use {nothing}: the file contains no certificate")),
-        (&half, &key, 1, format!("cannot use {half}: it is not PEM (")),
+        (&half, &key, 1, format!("cannot use {half}: the file is not PEM (")),
         (&cert, &nothing, 1, format!("cannot use {nothing}: the file contains no private key")),
     ] {
         let ran = world.run(&["up", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key]);

@@ -142,8 +142,8 @@ fn empty_or_duplicate_tool_choice_is_rejected() {
         ("tools=", "empty"),
         ("toolset=", "empty"),
         ("tools=,", "empty"),
-        ("tools=Read&tools=Write", "twice"),
-        ("readOnly&readOnly=false", "twice"),
+        ("tools=Read&tools=Write", "must not be repeated"),
+        ("readOnly&readOnly=false", "must not be repeated"),
     ] {
         let (status, _, answer) = post(&up, &format!("/mcp?{query}"), &initialize("2025-11-25"), &[]);
         assert_eq!(status, 400, "{query}: {answer}");

@@ -136,11 +136,11 @@ fn invalid_server_addresses_are_reported() {
     let world = World::new();
     for (answer, part) in [
         (&b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 4\r\nconnection: close\r\n\r\n<hi>"[..], "content type"),
-        (b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "redirect to http://169.254.169.254/"),
+        (b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "redirects to http://169.254.169.254/"),
         (b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "500"),
         (b"SSH-2.0-OpenSSH\r\n", "not HTTP"),
         (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\nconnection: close\r\n\r\n{\"a\":1}", "not a message"),
-        (b"", "longer than"),
+        (b"", "larger than"),
     ] {
         let (url, _heard) = answering(answer);
         let ran = world.run(&["mcp", "add", "bad", "--url", &url]);
@@ -330,8 +330,8 @@ fn expiring_token_is_renewed_early() {
 fn suspicious_logins_are_rejected() {
     for (mode, part) in [
         ("refuse", "not today"),
-        ("mixup", "the answer is from http://evil.example"),
-        ("mismatch", "speaks for http://evil.example/mcp"),
+        ("mixup", "another issuer, http://evil.example"),
+        ("mismatch", "the metadata is for http://evil.example/mcp"),
     ] {
         let world = World::new();
         let private = Private::start(mode);

@@ -101,7 +101,7 @@ fn only_selected_tools_are_accepted() {
     let fake = Fake::new(&world, "fake");
     let unknown = fake.add(&world, "good", &["--only", "echo,slep"]);
     assert_eq!(unknown.code, 2, "{unknown:?}");
-    assert!(unknown.stderr.contains("fake offers no tool \"slep\"; did you mean \"sleep\"?"), "{unknown:?}");
+    assert!(unknown.stderr.contains("fake does not offer a tool \"slep\"; did you mean \"sleep\"?"), "{unknown:?}");
     assert_eq!(world.run(&["mcp", "list", "--json"]).json(), json!([]));
     let added = fake.add(&world, "good", &["--only", "echo,sleep", "--json"]);
     assert_eq!(added.json()["tools"], json!(["echo", "sleep"]), "{added:?}");
@@ -142,7 +142,7 @@ fn server_receives_only_standard_and_configured_variables() {
     assert_eq!(set.code, 0, "{set:?}");
     let missing = fake.add(&world, "good", &["--env", "NOT_SET_HERE"]);
     assert_eq!(missing.code, 4, "{missing:?}");
-    assert!(missing.stderr.contains("NOT_SET_HERE is not set here"), "{missing:?}");
+    assert!(missing.stderr.contains("NOT_SET_HERE is not set"), "{missing:?}");
     let unknown = fake.add(&world, "good", &["--env", "A=secret:NOBODY"]);
     assert!(unknown.stderr.contains("unknown secret NOBODY"), "{unknown:?}");
     let literal = fake.add(&world, "good", &["--env", "A=plain"]);
@@ -335,8 +335,8 @@ fn unusable_tools_are_reported_and_the_rest_works() {
     let world = World::new();
     let good = Fake::added(&world, "good");
     for (mode, part) in [
-        ("crash", "it exited with code 7; it said: cannot find the database"),
-        ("nonsense", "does not speak the protocol; it wrote: Welcome to the wonderful server!"),
+        ("crash", "it exited with code 7; its last output: cannot find the database"),
+        ("nonsense", "does not use the protocol; it wrote: Welcome to the wonderful server!"),
     ] {
         let fake = Fake::new(&world, "bad");
         let ran = fake.add(&world, mode, &[]);

@@ -224,8 +224,8 @@ fn unknown_node_id_is_a_usage_error() {
     for args in [&["node", "status", "--id", "nope"][..], &["node", "stop", "--kill", "--id", "nope"]] {
         let ran = world.run(args);
         assert_eq!((ran.code, &ran.json()["error"]["code"]), (2, &json!("usage")), "{}", ran.stdout);
-        assert!(ran.stderr.contains("no node \"nope\" is known"), "{}", ran.stderr);
-        assert!(ran.stderr.contains("known here: laptop"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("unknown node \"nope\""), "{}", ran.stderr);
+        assert!(ran.stderr.contains("known nodes: laptop"), "{}", ran.stderr);
     }
     assert!(world.run(&["node", "status", "--id", "laptop"]).stdout.contains("not running"));
     assert_eq!(world.run(&["node", "status", "--id", "local"]).code, 2);
@@ -281,7 +281,7 @@ fn invalid_arguments_are_reported_before_start() {
     let good = "http://127.0.0.1:1";
     check(&["node", "--gateway", good], "--id");
     check(&["node", "--id", "a"], "--gateway");
-    check(&["node", "--gateway", good, "--id", "A"], "no node id");
+    check(&["node", "--gateway", good, "--id", "A"], "is not a valid node id");
     check(&["node", "--gateway", good, "--id", "a"], "token is missing");
     check(&["node", "--gateway", good, "--id", "a", "--token-file", file], "chmod 600");
     check(&["node", "--gateway", "ws://10.0.0.1:1", "--id", "a"], "not encrypted");
@@ -295,7 +295,7 @@ fn invalid_arguments_are_reported_before_start() {
     let install = ["node", "install", "--print", "--gateway", good, "--id", "a", "--token-file", file];
     check(&install.iter().copied().chain(["--tools", "Raed"]).collect::<Vec<_>>(), "did you mean Read?");
     check(&["node", "install", "--print", "--gateway", good, "--id", "a"], "token is missing");
-    check(&["node", "status", "--id", "../up"], "no node id");
+    check(&["node", "status", "--id", "../up"], "is not a valid node id");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn low_file_limit_keeps_existing_connections_working() {
     let log = world.folder.path().join("said");
     let up = Gateway::start_with_file_limit(&world, 256, &log);
     let said = std::fs::read_to_string(&log).unwrap();
-    assert!(said.contains("no more than 256 files") && said.contains("128 connections"), "{said}");
+    assert!(said.contains("only 256 files") && said.contains("128 connections"), "{said}");
     runtime().block_on(async {
         let client = Client::operator(&up).await;
         let strangers: Vec<_> = (0..360)
