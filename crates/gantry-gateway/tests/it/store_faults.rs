@@ -60,7 +60,7 @@ async fn transfer_cancelled_while_the_store_is_away_leaves_no_upload() {
     said.unwrap_err();
     assert!(!server.open_uploads().is_empty());
     let said = fleet.transfer("local:large", "gsv:other").await.unwrap_err().to_string();
-    assert!(said.contains("the store says"), "a new transfer does not wait: {said}");
+    assert!(said.contains("the store reported"), "a new transfer does not wait: {said}");
     // By then the receiver has noticed the cancellation.
     tokio::time::sleep(Duration::from_secs(6)).await;
     wire.heal();

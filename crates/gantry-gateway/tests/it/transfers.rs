@@ -63,7 +63,7 @@ async fn failed_transfer_reports_why_and_leaves_nothing() {
     for (source, destination, expected) in [
         ("a:none", "b:dir/x", "on the node \"a\": no such file or directory: none"),
         ("a:file", "b:folder", "a directory is not replaced by a file"),
-        ("a:file", "gsv:skills", "\"skills\" is the directory of the skills"),
+        ("a:file", "gsv:skills", "\"skills\" is the directory of skills"),
         ("a:tree", "b:taken", "not a directory: taken"),
         ("a:file", "b:taken/x", "not a directory"),
         ("a:file", "a:link", "source and destination are the same"),

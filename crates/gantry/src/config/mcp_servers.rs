@@ -242,7 +242,7 @@ mod tests {
             json!({"url": "https://a.example", "headers": {"X-Api-Key": "abc"}}),
             Some("never the value"),
         );
-        check("a", json!({"command": "x", "env": ["TOKEN=abc"]}), Some("takes no value here"));
+        check("a", json!({"command": "x", "env": ["TOKEN=abc"]}), Some("must not have a value here"));
         check("a", json!({"command": "x", "env": ["GANTRY_TOKEN"]}), Some("Gantry's own"));
         check("a", json!({"command": "x", "env": ["9A"]}), Some("cannot name a variable"));
         check("a", json!({"command": "x", "cwd": "here"}), Some("must be absolute"));
