@@ -389,7 +389,7 @@ impl Node {
                 .with_hint(hint);
         }
         let seen = self.info().last_seen.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-        let seen = seen.map_or("it was never connected".to_owned(), |seen| format!("last seen {seen:.0}"));
+        let seen = seen.map_or("it never connected".to_owned(), |seen| format!("last seen {seen:.0}"));
         ToolError::unavailable(format!("the node \"{id}\" is offline; {seen}"))
             .with_hint("start it on its machine with `gantry node`; `gantry nodes` lists all nodes")
     }
