@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use gantry_mcp::{Backend, CallRequest, OfferedTools, Purpose, RESULT_READ, Selection, Who};
-use gantry_tool::{Call, Outcome, Principal, Refusal, RefusalCode, Surface, ToolScope};
+use gantry_tool::{Autonomy, Call, Outcome, Principal, Refusal, Surface, ToolScope};
 use tokio::sync::watch;
 
 use crate::local::Local;
@@ -15,9 +15,13 @@ pub(super) struct InProcess(Arc<Inner>);
 
 struct Inner {
     local: Arc<Local>,
+    /// `None` if the calls are the client's own.
     agent: Option<String>,
-    workspace: Option<PathBuf>,
     selection: Selection,
+    // Every call needs the following. Nothing of it changes while the process runs, so it is computed once.
+    workspace: PathBuf,
+    autonomy: Autonomy,
+    default_node: Option<String>,
     tools: ToolScope,
     resources: ToolScope,
 }
@@ -30,46 +34,43 @@ impl InProcess {
         workspace: Option<PathBuf>,
         selection: Selection,
     ) -> Result<InProcess> {
-        let call = local.call(agent.as_deref(), None)?;
-        let selection = selection.for_listed(call.scope.is_listed());
-        let (tools, resources) = (selection.scope()?, selection.resource_scope()?);
-        Ok(InProcess(Arc::new(Inner { local, agent, workspace, selection, tools, resources })))
+        let Call { workspace, autonomy, default_node, scope, .. } =
+            local.call(agent.as_deref(), workspace)?;
+        let selection = selection.for_listed(scope.is_listed());
+        // Results may be shortened, so `result_read` is offered even if the agent's list does not name it.
+        let agent_scope = scope.including(RESULT_READ);
+        let tools = selection.scope()?.within(agent_scope.clone());
+        let resources = selection.resource_scope()?.within(agent_scope);
+        let inner = Inner { local, agent, selection, workspace, autonomy, default_node, tools, resources };
+        Ok(InProcess(Arc::new(inner)))
     }
 
-    fn call(&self, who: &Who, purpose: Purpose) -> Result<Call, Refusal> {
-        let InProcess(inner) = self;
-        let mut call = inner
-            .local
-            .call(inner.agent.as_deref(), inner.workspace.clone())
-            .map_err(|err| Refusal::new(RefusalCode::InvalidInput, format!("{err:#}")))?;
-        if inner.agent.is_none() {
-            call.principal = Principal::Mcp { client: who.client.clone() };
+    fn principal(&self, who: &Who) -> Principal {
+        match &self.0.agent {
+            Some(id) => Principal::Agent { id: id.clone() },
+            None => Principal::Mcp { client: who.client.clone() },
         }
-        call.surface = Surface::Mcp;
-        let chosen = match purpose {
-            Purpose::Tool => &inner.tools,
-            Purpose::Resource => &inner.resources,
-        };
-        // Results may be shortened, so `result_read` is offered even if the agent's list does not name it.
-        call.scope = chosen.clone().within(call.scope.including(RESULT_READ));
-        Ok(call)
     }
 }
 
 impl Backend for InProcess {
-    async fn offered_tools(&self, who: &Who) -> Result<OfferedTools, Refusal> {
-        let call = self.call(who, Purpose::Tool)?;
-        let tools = self.0.local.gate.registry().view(&call.scope);
+    async fn offered_tools(&self, _: &Who) -> Result<OfferedTools, Refusal> {
+        let tools = self.0.local.gate.registry().view(&self.0.tools);
         Ok(OfferedTools { tools, names: self.0.selection.names() })
     }
 
     async fn call(&self, who: &Who, request: CallRequest) -> Outcome {
-        let mut call = match InProcess::call(self, who, request.purpose) {
-            Ok(call) => call,
-            Err(refusal) => return Outcome::from_wire(&request.tool, Err(refusal.to_wire())),
+        let inner = &*self.0;
+        let mut call =
+            Call::until(request.cancel, self.principal(who), Surface::Mcp, inner.workspace.clone());
+        call.autonomy = inner.autonomy;
+        call.default_node.clone_from(&inner.default_node);
+        call.scope = match request.purpose {
+            Purpose::Tool => inner.tools.clone(),
+            Purpose::Resource => inner.resources.clone(),
         };
-        (call.cancel, call.progress, call.approver) = (request.cancel, request.progress, request.approver);
-        Box::pin(self.0.local.gate.dispatch(call, &request.tool, request.input)).await
+        (call.progress, call.approver) = (request.progress, request.approver);
+        Box::pin(inner.local.gate.dispatch(call, &request.tool, request.input)).await
     }
 
     fn settle(&self) {

@@ -242,10 +242,7 @@ fn invalid_answer_fails_only_its_own_call() {
             assert_eq!(answer.status, 422, "{tool}: {}", answer.text());
             assert!(begun.elapsed() < Duration::from_secs(2), "{tool}: {:?}", begun.elapsed());
             let text = answer.text();
-            assert!(
-                text.contains("the MCP server fake returned an invalid answer"),
-                "{text}"
-            );
+            assert!(text.contains("the MCP server fake returned an invalid answer"), "{text}");
         }
         assert_eq!(other.join().unwrap().text(), "slept", "what else is under way goes on");
     });

@@ -101,7 +101,10 @@ fn only_selected_tools_are_accepted() {
     let fake = Fake::new(&world, "fake");
     let unknown = fake.add(&world, "good", &["--only", "echo,slep"]);
     assert_eq!(unknown.code, 2, "{unknown:?}");
-    assert!(unknown.stderr.contains("fake does not offer a tool \"slep\"; did you mean \"sleep\"?"), "{unknown:?}");
+    assert!(
+        unknown.stderr.contains("fake does not offer a tool \"slep\"; did you mean \"sleep\"?"),
+        "{unknown:?}"
+    );
     assert_eq!(world.run(&["mcp", "list", "--json"]).json(), json!([]));
     let added = fake.add(&world, "good", &["--only", "echo,sleep", "--json"]);
     assert_eq!(added.json()["tools"], json!(["echo", "sleep"]), "{added:?}");
