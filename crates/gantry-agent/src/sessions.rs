@@ -97,7 +97,7 @@ pub enum SessionError {
     Key(#[from] BadKey),
     #[error("unknown agent {agent:?}{}", did_you_mean(.near))]
     UnknownAgent { agent: String, near: Option<String> },
-    #[error("there is no session {key:?}{}", did_you_mean(.near))]
+    #[error("unknown session {key:?}{}", did_you_mean(.near))]
     Unknown { key: String, near: Option<String> },
     /// The caller can fix this.
     #[error("{0}")]
@@ -323,7 +323,8 @@ impl Sessions {
             (None, [(_, only)]) => Ok(only.clone()),
             (None, several) => {
                 let ids: Vec<&str> = several.iter().map(|(id, _)| id.as_str()).collect();
-                let message = format!("name the question; open questions: {}", ids.join(", "));
+                let message =
+                    format!("several questions are open ({}); choose one by its id", ids.join(", "));
                 Err(SessionError::Refused(message))
             }
         }

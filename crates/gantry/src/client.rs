@@ -209,6 +209,7 @@ pub(crate) async fn open<V: Service>(
 ) -> Result<(Link, ConnectResult, tokio::task::JoinHandle<()>), Refusal> {
     let unreachable = |reason: String| {
         Refusal::new(RefusalCode::Unavailable, format!("cannot reach the gateway {}: {reason}", address.url))
+            .with_hint("check the URL, and start the gateway if it is not running")
     };
     let stream = dial(&address.url, &address.trust).await.map_err(|err| unreachable(err.to_string()))?;
     let upgraded = tokio::time::timeout(ANSWER_LIMIT, upgrade(stream, &address.url.socket())).await;

@@ -319,14 +319,14 @@ struct Asking {
 
 impl Asking {
     async fn ask(&self, approval: Approval) -> Consent {
-        let nobody = || Consent::Denied("nobody can be asked: the session has ended".into());
-        let Some(commands) = self.commands.upgrade() else { return nobody() };
+        let ended = || Consent::Denied("the session has ended, so no user can be asked".into());
+        let Some(commands) = self.commands.upgrade() else { return ended() };
         let (consent, answered) = oneshot::channel();
         if commands.send(Command::Ask { call: self.call.clone(), approval, consent }).await.is_err() {
-            return nobody();
+            return ended();
         }
         drop(commands);
-        answered.await.unwrap_or_else(|_| nobody())
+        answered.await.unwrap_or_else(|_| ended())
     }
 
     async fn ask_user(&self, questions: Vec<UserQuestion>) -> UserAnswers {

@@ -86,7 +86,7 @@ async fn children_of_an_autonomous_agent_cannot_ask() {
         assert!(handle.child.unattended);
         let end = tokio::time::timeout(PATIENCE, handle.end()).await.unwrap();
         let answer = end.outcome.unwrap();
-        assert!(answer.contains("nobody can be asked"), "{answer}");
+        assert!(answer.contains("no user can be asked"), "{answer}");
     }
     assert!(world.notes().is_empty());
     world.stop().await;

@@ -52,7 +52,8 @@ async fn prepare(
         .call(identity, &wanted, Surface::Http)
         .map_err(|refusal| Box::new(refusal_response(&refusal)))?;
     if let Some(ms) = header_text(headers, "gantry-deadline-ms")? {
-        let ms: u64 = ms.parse().map_err(|_| bad_header("gantry-deadline-ms"))?;
+        let ms: u64 =
+            ms.parse().map_err(|_| bad_header("gantry-deadline-ms", "a whole number of milliseconds"))?;
         call.deadline = Instant::now().checked_add(Duration::from_millis(ms));
     }
     let body = read_body(&gateway.quota.of(identity), body).await?;
@@ -278,7 +279,7 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<
     let mut given = headers.get_all(name).iter();
     match (given.next(), given.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(Some).map_err(|_| bad_header(name)),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| bad_header(name, "visible ASCII text")),
         (Some(_), Some(_)) => {
             let message = format!("the header {name} must not be repeated");
             Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None)))
@@ -286,8 +287,9 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<
     }
 }
 
-fn bad_header(name: &str) -> Box<Response> {
-    Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &format!("the header {name} is invalid"), None))
+fn bad_header(name: &str, expected: &str) -> Box<Response> {
+    let message = format!("the header {name} must be {expected}");
+    Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None))
 }
 
 #[cfg(test)]

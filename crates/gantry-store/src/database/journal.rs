@@ -133,7 +133,7 @@ impl Journal {
         .execute(&self.database.writer)
         .await
         .map_err(query_error(DOING))?;
-        self.load(key).await?.ok_or_else(|| DatabaseError::Refused(format!("there is no session {key:?}")))
+        self.load(key).await?.ok_or_else(|| DatabaseError::Refused(format!("unknown session {key:?}")))
     }
 
     /// Creates a child session if it is missing.

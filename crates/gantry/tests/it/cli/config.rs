@@ -81,14 +81,14 @@ fn symlinks_and_dots_do_not_bypass_sensitive_paths() {
 fn unknown_names_are_rejected_with_the_nearest() {
     let world = World::new();
     for (config, part) in [
-        ("[agents.a]\ntools = [\"Reed\"]\n", "agents.a: \"Reed\" is no tool; did you mean \"Read\"?"),
+        ("[agents.a]\ntools = [\"Reed\"]\n", "agents.a: unknown tool \"Reed\"; did you mean \"Read\"?"),
         ("[agents.a]\ndenyTools = [\"bahs\"]\n", "did you mean \"Bash\"?"),
-        ("[roles.r]\nallowedTools = [\"raed_file\"]\n", "roles.r: \"raed_file\" is no tool; did you mean"),
-        ("[roles.r]\nmodel = \"fsat\"\n", "roles.r.model: \"fsat\" is no tier; did you mean \"fast\"?"),
+        ("[roles.r]\nallowedTools = [\"raed_file\"]\n", "roles.r: unknown tool \"raed_file\"; did you mean"),
+        ("[roles.r]\nmodel = \"fsat\"\n", "roles.r.model: unknown tier \"fsat\"; did you mean \"fast\"?"),
         ("[models]\nfast = \"nolab/m\"\n", "models.fast: unknown provider \"nolab\"; use one of"),
         (
             "[agents.main]\nmodel = \"depe\"\n",
-            "agents.main.model: \"depe\" is no tier; did you mean \"deep\"?",
+            "agents.main.model: unknown tier \"depe\"; did you mean \"deep\"?",
         ),
         ("[agents.main]\nmaxRequests = 0\n", "agents.main.maxRequests: must be at least 1"),
         (
