@@ -225,6 +225,11 @@ pub(crate) async fn open<V: Service>(
         node: None,
     };
     let hello = connect(&mut socket, &params, ANSWER_LIMIT).await.map_err(|err| match err {
+        gantry_link::HandshakeError::Refused(error) if error.code == ErrorCode::Unauthorized => {
+            Refusal::from_wire(error).with_hint(
+                "create a token on the gateway with `gantry tokens add NAME`, and set GANTRY_TOKEN",
+            )
+        }
         gantry_link::HandshakeError::Refused(error) => Refusal::from_wire(error),
         other => unreachable(other.to_string()),
     })?;

@@ -498,7 +498,7 @@ mod tests {
     async fn many_sessions_share_the_disk() {
         let (_folder, database) = database().await;
         let journal = Journal::new(database.clone());
-        let each = if std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1") { 400 } else { 20 };
+        let each = gantry_testkit::scaled(400, 20);
         let began = std::time::Instant::now();
         let writing: Vec<_> = (0..64)
             .map(|number| {

@@ -1,5 +1,5 @@
-//! `gsv__Transfer` sends a file or a directory between nodes and the workspace. Inside the workspace it copies by itself; whatever
-//! has a node at one end is the gateway's work.
+//! `gsv__Transfer` copies a file or a directory between nodes and the workspace. It copies objects inside the workspace itself.
+//! If a node is at one end, the gateway's transfers do the work.
 
 use std::path::Path;
 use std::sync::Arc;
