@@ -180,7 +180,7 @@ async fn keyed(
         Err(err) => return internal_error(&err.to_string(), &err),
     }
     let running = tokio::spawn(async move {
-        let (response, effect) = run(&gateway, &identity, call, &name, body).await;
+        let (response, execution) = run(&gateway, &identity, call, &name, body).await;
         if execution == Execution::NotStarted {
             // A retry may succeed, for example after a node has reconnected, so the key is released.
             return match gateway.database.abandon_request(&principal, &key).await {
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn lost_call_may_have_had_an_effect_whatever_its_message_says() {
-        let refused = |refusal: Refusal| effect(&Answer::Refused(refusal));
+        let refused = |refusal: Refusal| execution(&Answer::Refused(refusal));
         assert_eq!(refused(Refusal::lost("the node went away")), Execution::Possible);
         assert_eq!(
             refused(Refusal::new(RefusalCode::Unavailable, "offline, whose outcome is unknown")),

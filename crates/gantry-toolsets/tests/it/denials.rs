@@ -1,8 +1,7 @@
 //! A denial stops every tool, for every kind of caller, on every surface. It has no effect, and it
 //! is recorded.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use gantry_tool::testing::{MemoryAudit, MemoryResults};
