@@ -242,11 +242,11 @@ mod tests {
             json!({"url": "https://a.example", "headers": {"X-Api-Key": "abc"}}),
             Some("never the value"),
         );
-        check("a", json!({"command": "x", "env": ["TOKEN=abc"]}), Some("takes no value here"));
-        check("a", json!({"command": "x", "env": ["GANTRY_TOKEN"]}), Some("Gantry's own"));
-        check("a", json!({"command": "x", "env": ["9A"]}), Some("cannot name a variable"));
+        check("a", json!({"command": "x", "env": ["TOKEN=abc"]}), Some("must not have a value here"));
+        check("a", json!({"command": "x", "env": ["GANTRY_TOKEN"]}), Some("reserved for Gantry"));
+        check("a", json!({"command": "x", "env": ["9A"]}), Some("not a valid variable name"));
         check("a", json!({"command": "x", "cwd": "here"}), Some("must be absolute"));
-        check("a", json!({"command": "x", "timeoutSeconds": 0}), Some("1 to 86400"));
+        check("a", json!({"command": "x", "timeoutSeconds": 0}), Some("between 1 and 86400"));
         for name in ["", "A", "a_b", "a__b", "gsv", "tool", "local", "a:b", "-a"] {
             check(name, json!({"command": "x"}), Some("mcpServers"));
         }

@@ -470,13 +470,13 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_cannot_be_used_is_said() {
+    fn invalid_settings_are_reported() {
         for (config, part) in [
             (json!({"providers": {"lab": {}}}), "models.providers.lab.baseUrl: is missing"),
             (json!({"providers": {"a/b": {"baseUrl": "http://x"}}}), "is not a valid provider name"),
             (json!({"providers": {"opus": {"baseUrl": "http://x"}}}), "is not a valid provider name"),
             (json!({"providers": {"lab": {"baseUrl": "ftp://x"}}}), "must start with https://"),
-            (json!({"providers": {"lab": {"baseUrl": "http://u:p@x"}}}), "must not hold a user"),
+            (json!({"providers": {"lab": {"baseUrl": "http://u:p@x"}}}), "must not contain a user"),
             (json!({"providers": {"lab": {"baseUrl": "http://169.254.169.254/"}}}), "metadata service"),
             (json!({"providers": {"openai": {"key": "two words"}}}), "is not a valid key"),
             (json!({"providers": {"openai": {"kind": "gemini"}}}), "is not one of \"anthropic\", \"openai\""),

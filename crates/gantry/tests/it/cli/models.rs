@@ -83,7 +83,7 @@ fn server_models_are_listed_tested_and_set() {
     );
     assert_eq!(row(&rows, "lab/qwen3:32b")["found"], json!(false));
     let ran = run(&world, &["models", "set", "opus", "qwen3:32b"], &[]);
-    assert_eq!((ran.code, ran.stderr.trim()), (0, "deep is lab/qwen3:32b now"));
+    assert_eq!((ran.code, ran.stderr.trim()), (0, "The deep model is now lab/qwen3:32b."));
     let rows = run(&world, &["models", "--json"], &[]).json();
     assert_eq!(row(&rows, "lab/qwen3:32b")["is"], json!(["deep"]));
     let ran = run(&world, &["models", "test", "deep"], &[]);
@@ -191,7 +191,7 @@ fn changed_model_applies_to_the_running_gateway() {
         assert!(set.code == 0 && set.stderr.contains("Set ") && !set.stderr.contains("Restart"), "{set:?}");
     }
     let set = run(&world, &["models", "set", "balanced", "lab/fake-1"], &[]);
-    assert_eq!((set.code, set.stderr.as_str()), (0, "balanced is lab/fake-1 now\n"));
+    assert_eq!((set.code, set.stderr.as_str()), (0, "The balanced model is now lab/fake-1.\n"));
     let said = run(&world, &["chat", "hi"], &[]);
     assert_eq!((said.code, said.stdout.as_str()), (0, "here I am\n"), "{}", said.stderr);
     // The key that came later is masked as one that was there from the beginning.

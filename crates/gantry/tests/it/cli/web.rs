@@ -20,15 +20,15 @@ fn doctor_names_search_providers_from_environment_and_config() {
     let world = World::new();
     assert!(!has_research(&world, &[]));
     let (health, text) = doctor_line(&world, "web search", &[]);
-    assert!(health == "good" && text.starts_with("duckduckgo, which needs no key"), "{text}");
+    assert!(health == "good" && text.starts_with("duckduckgo (needs no key)"), "{text}");
     let keys = [("TAVILY_API_KEY", "tvly-from-the-environment"), ("BRAVE_API_KEY", "")];
     assert!(has_research(&world, &keys));
     let (_, text) = doctor_line(&world, "web search", &keys);
-    assert_eq!(text, "tavily, then duckduckgo; web_research is there");
+    assert_eq!(text, "tavily, then duckduckgo; web_research is available");
     world.configure("search_provider = \"brave\"\nsearch_api_key = \"brave-from-the-file\"\n[web.search]\nsearxngUrl = \"http://127.0.0.1:1\"\n");
     assert!(has_research(&world, &[]));
     let (_, text) = doctor_line(&world, "web search", &keys);
-    assert_eq!(text, "brave, then tavily, then searxng, then duckduckgo; web_research is there");
+    assert_eq!(text, "brave, then tavily, then searxng, then duckduckgo; web_research is available");
 }
 
 #[test]
