@@ -1,4 +1,4 @@
-//! Starts child sessions, waits for them, and stops them when nobody waits any more.
+//! Starts child sessions, waits for them, and stops them when their callers no longer wait.
 //!
 //! The key and the first message of a child derive from the call that started it. A call that is repeated after a
 //! restart therefore finds its child and waits for it.
@@ -321,8 +321,15 @@ impl Sessions {
                 continue;
             };
             if *name != to.agent && !listed.contains(&to.agent) {
-                let whom = if listed.is_empty() { "nobody".to_owned() } else { listed.join(", ") };
-                let message = format!("the agent {name} may write to {whom}, not to {}", to.agent);
+                let allowed = if listed.is_empty() {
+                    "no other agent".to_owned()
+                } else {
+                    format!("only {}", listed.join(", "))
+                };
+                let message = format!(
+                    "the agent {name} may not write to {}: agents.{name}.messages allows {allowed}",
+                    to.agent
+                );
                 return Err(SessionError::Refused(message));
             }
         }
@@ -363,7 +370,7 @@ impl ChildHandle {
                 self.sessions.shared().parts.child_limit.as_secs()
             )),
         };
-        // A child whose journal failed may retry, and nobody would see its answer.
+        // A child whose journal failed may retry, and its caller would not see the answer.
         if outcome.is_err() {
             self.sessions.stop_child(&self.key, "its parent").await;
         }

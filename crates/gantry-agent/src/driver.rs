@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::context::Window;
-use crate::driver::effects::{Effect, Prepared};
+use crate::driver::effects::{EffectOutcome, Prepared};
 use crate::entry::{End, Entry, Incoming};
 use crate::key::SessionKey;
 use crate::pairs::{PER_MINUTE, agent_of};
@@ -27,15 +27,15 @@ use crate::sessions::{SessionError, Sessions, Shared, now_ms};
 use crate::state::{AGENT, CallStatus, Phase, State};
 use crate::step::{self, Limits, Step};
 
-mod asks;
+mod approvals;
 mod child_session;
 mod command;
 mod compaction;
 mod effects;
 mod events;
 mod output_filter;
-mod questions;
 mod status;
+mod user_questions;
 
 pub(crate) use command::Command;
 use command::{Done, refuse};
@@ -75,7 +75,7 @@ struct Loaded {
     checkpoint: i64,
     /// The prompt and tools of the run in progress.
     prepared: Option<Arc<Prepared>>,
-    effects: JoinSet<Effect>,
+    effects: JoinSet<EffectOutcome>,
     /// Incremented when a run is stopped, so that its late effects are ignored.
     generation: u64,
     cancel: CancellationToken,
@@ -550,12 +550,12 @@ impl Driver {
 }
 
 /// Waits for the next effect to end. Waits forever while no effect runs.
-async fn next_effect(loaded: &mut Option<Loaded>) -> Effect {
+async fn next_effect(loaded: &mut Option<Loaded>) -> EffectOutcome {
     let Some(loaded) = loaded else { return std::future::pending().await };
     match loaded.effects.join_next().await {
         Some(Ok(effect)) => effect,
         // The task panicked. Without this the run would wait forever.
-        Some(Err(err)) => Effect::Broken { generation: loaded.generation, why: err.to_string() },
+        Some(Err(err)) => EffectOutcome::Broken { generation: loaded.generation, why: err.to_string() },
         None => std::future::pending().await,
     }
 }

@@ -20,7 +20,7 @@ pub struct Role {
     pub tools: ToolLimits,
 }
 
-/// The task and the settings of one child, as a model writes them.
+/// One child: its task and its settings.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
@@ -61,7 +61,7 @@ pub struct Spec {
     pub max_budget: Option<Money>,
 }
 
-/// `thinking` as a model writes it.
+/// "off", "adaptive", or a number of tokens.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum ThinkingInput {

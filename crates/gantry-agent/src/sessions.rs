@@ -97,7 +97,7 @@ pub enum SessionError {
     Key(#[from] BadKey),
     #[error("unknown agent {agent:?}{}", did_you_mean(.near))]
     UnknownAgent { agent: String, near: Option<String> },
-    #[error("there is no session {key:?}{}", did_you_mean(.near))]
+    #[error("unknown session {key:?}{}", near_session(.near))]
     Unknown { key: String, near: Option<String> },
     /// The caller can fix this.
     #[error("{0}")]
@@ -113,6 +113,10 @@ pub enum SessionError {
 
 fn did_you_mean(near: &Option<String>) -> String {
     near.as_ref().map_or(String::new(), |near| format!("; did you mean {near:?}?"))
+}
+
+fn near_session(near: &Option<String>) -> String {
+    if near.is_some() { did_you_mean(near) } else { "; `gantry sessions` lists the sessions".to_owned() }
 }
 
 /// A message to a session.
@@ -323,7 +327,8 @@ impl Sessions {
             (None, [(_, only)]) => Ok(only.clone()),
             (None, several) => {
                 let ids: Vec<&str> = several.iter().map(|(id, _)| id.as_str()).collect();
-                let message = format!("name the question; open questions: {}", ids.join(", "));
+                let message =
+                    format!("several questions are open ({}); choose one by its id", ids.join(", "));
                 Err(SessionError::Refused(message))
             }
         }

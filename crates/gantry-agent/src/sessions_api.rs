@@ -1,7 +1,5 @@
 //! [`SessionsApi`] authorizes access to sessions and builds the wire types. HTTP routes and protocol methods share it.
 
-use std::path::PathBuf;
-
 use gantry_domain::Identity;
 use gantry_protocol::SessionEvent;
 use gantry_protocol::{
@@ -51,10 +49,7 @@ impl SessionsApi {
         let sessions = &self.sessions;
         let key = sessions.key(key, None).map_err(session_refusal)?;
         let Identity::Client(token) = identity else { return Ok((sessions, key)) };
-        if !identity.may_act_as(&key.agent) {
-            let message = format!("the token \"{}\" may not act as the agent \"{}\"", token.name, key.agent);
-            return Err(Refusal::new(RefusalCode::Denied, message));
-        }
+        identity.check_agent(&key.agent)?;
         if token.read_only && part == Part::Speaks {
             let message = format!("the token \"{}\" is read-only", token.name);
             return Err(Refusal::new(RefusalCode::Denied, message));
@@ -174,7 +169,7 @@ impl SessionsApi {
         labels: Vec<Label>,
     ) -> Result<Sent, Refusal> {
         let workspace =
-            params.workspace.as_deref().map(|path| chosen_workspace(identity, path)).transpose()?;
+            params.workspace.as_deref().map(|path| identity.chosen_workspace(path)).transpose()?;
         let message = NewMessage {
             workspace,
             text: params.message,
@@ -263,15 +258,4 @@ pub(crate) fn session_refusal(err: SessionError) -> Refusal {
         SessionError::Stopping | SessionError::Store(_) => RefusalCode::Unavailable,
     };
     Refusal::new(code, err.to_string())
-}
-
-/// Returns the workspace that a caller chose. Only the operator may choose one.
-pub(crate) fn chosen_workspace(identity: &Identity, path: &str) -> Result<PathBuf, Refusal> {
-    if !identity.is_operator() {
-        return Err(Refusal::new(RefusalCode::Denied, "only the operator can choose a workspace"));
-    }
-    if !path.starts_with('/') {
-        return Err(Refusal::new(RefusalCode::InvalidInput, "the workspace must be an absolute path"));
-    }
-    Ok(PathBuf::from(path))
 }

@@ -52,12 +52,12 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
         ("deny" | "no", id) => Ok(Slash::Deny(id)),
         ("always", words) => always(words.as_deref().unwrap_or_default()),
         ("trust", Some(place)) => Ok(Slash::Trust(place)),
-        ("trust", None) => Err("/trust needs a file, a directory or gsv:OBJECT".into()),
+        ("trust", None) => Err("/trust needs a path, such as /trust notes.md or /trust gsv:notes.md".into()),
         ("help" | "?", None) => Ok(Slash::Help),
         (word @ ("stop" | "new" | "reset" | "compact" | "status" | "help" | "?"), Some(_)) => {
             Err(format!("/{word} takes no argument; /help lists the commands"))
         }
-        (word, _) => Err(format!("unknown command /{word}; /help lists them")),
+        (word, _) => Err(format!("unknown command /{word}; /help lists the commands")),
     })
 }
 

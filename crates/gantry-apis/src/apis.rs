@@ -43,7 +43,7 @@ struct Inner {
 /// tried again the next time.
 type Cache = BTreeMap<String, (Option<FileVersion>, ApiFile)>;
 
-/// One file: a profile, or what is wrong with it.
+/// One file: a profile, or its errors.
 #[derive(Debug, Clone)]
 pub enum ApiFile {
     Profile(Arc<Profile>),
@@ -94,7 +94,7 @@ pub enum ApisError {
     Exists { id: String },
     #[error("the API profile \"{id}\" has the same base_url; change that one, or remove it first")]
     SameBase { id: String },
-    #[error("there is no API profile \"{id}\"{}", did_you_mean(near.as_deref()))]
+    #[error("unknown API profile \"{id}\"{}", did_you_mean(near.as_deref()))]
     Unknown { id: String, near: Option<String> },
     #[error("the API profile{} is invalid{}", quoted(id), bullet_list(problems))]
     Invalid { id: String, problems: Vec<Violation> },

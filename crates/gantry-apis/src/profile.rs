@@ -35,7 +35,7 @@ const FIELDS: [&str; 10] = [
 ];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
 
-/// An API profile as it is written; a file in `apis` holds one.
+/// An API profile. Each file in `apis` holds one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileDraft {

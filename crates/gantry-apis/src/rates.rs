@@ -204,8 +204,7 @@ mod tests {
     /// The model is a list of all accepted times.
     #[test]
     fn random_requests_agree_with_a_naive_count() {
-        let seed: u64 = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
-        println!("GANTRY_SEED={seed}");
+        let seed = gantry_testkit::seed_or(7);
         let (_folder, rates) = rates();
         let limits = limit(Some(3), Some(20), Some(200));
         let (mut now, mut accepted, mut state) = (1_000_000_i64, Vec::new(), seed | 1);

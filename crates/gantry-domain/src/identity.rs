@@ -1,9 +1,11 @@
 //! `Identity` is the caller after its token was checked.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_store::ClientToken;
+use gantry_tool::{Refusal, RefusalCode};
 
 /// How the operator is named as the owner of sessions and messages.
 pub const LOCAL_OPERATOR: &str = "operator";
@@ -52,6 +54,28 @@ impl Identity {
         match self {
             Identity::Operator => "operator",
             Identity::Client(token) => &token.id,
+        }
+    }
+
+    /// Checks the workspace that this caller chose. Only the operator may choose one.
+    pub fn chosen_workspace(&self, path: &str) -> Result<PathBuf, Refusal> {
+        if !self.is_operator() {
+            return Err(Refusal::new(RefusalCode::Denied, "only the operator may choose a workspace"));
+        }
+        if !path.starts_with('/') {
+            return Err(Refusal::new(RefusalCode::InvalidInput, "the workspace must be an absolute path"));
+        }
+        Ok(PathBuf::from(path))
+    }
+
+    /// Checks that this caller may act as the agent.
+    pub fn check_agent(&self, agent: &str) -> Result<(), Refusal> {
+        match self {
+            Identity::Client(token) if !self.may_act_as(agent) => {
+                let message = format!("the token \"{}\" may not act as the agent \"{agent}\"", token.name);
+                Err(Refusal::new(RefusalCode::Denied, message))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -5,7 +5,7 @@ use axum::routing::MethodRouter;
 use crate::request_context::RequestContext;
 
 /// A route that anybody may reach. The gateway limits its body and how often one address may call
-/// it; the handler checks who is calling.
+/// it; the handler authenticates the caller.
 pub struct PublicRoute {
     pub path: &'static str,
     pub handler: MethodRouter<RequestContext>,

@@ -271,7 +271,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, cases: crate::testing::soak(20_000, 2_000) as u32, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: gantry_testkit::scaled(20_000, 2_000), ..ProptestConfig::default() })]
 
         #[test]
         fn equals_the_naive_model(text in text(), old in "[abé\n]{1,3}", new in "[abé\n]{0,3}", crlf in any::<bool>()) {

@@ -191,7 +191,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, cases: crate::testing::soak(20_000, 2_000) as u32, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: gantry_testkit::scaled(20_000, 2_000), ..ProptestConfig::default() })]
 
         #[test]
         fn equals_the_naive_model(text in "([ab]{0,2}\n){0,5}[ab]{0,2}", data in "([xy]{0,2}\n){0,3}[xy]{0,2}", line in 1u64..9, count in 0u64..9, crlf in any::<bool>()) {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -246,20 +246,6 @@ impl Arena {
     pub fn leaks(bytes: &[u8]) -> bool {
         memchr::memmem::find(bytes, SECRET.as_bytes()).is_some()
     }
-}
-
-/// Returns the size of a long suite: `full` under `GANTRY_SOAK=1`, otherwise `small`.
-pub fn soak(full: usize, small: usize) -> usize {
-    if std::env::var_os("GANTRY_SOAK").is_some_and(|value| value.as_bytes() == b"1") { full } else { small }
-}
-
-/// Returns the seed of a random suite, which the suite prints. `GANTRY_SEED` repeats a run.
-pub fn seed() -> u64 {
-    let given = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok());
-    given.unwrap_or_else(|| {
-        let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        time.map_or(1, |time| time.as_nanos() as u64)
-    })
 }
 
 /// Runs `work` on a separate thread to which file modes apply. If tests run as root, the thread

@@ -68,7 +68,7 @@ impl Gateway {
         };
         let workspace = match wanted.workspace {
             None => agent.workspace.clone().unwrap_or_else(|| self.workspace.clone()),
-            Some(path) => chosen_workspace(identity, path)?,
+            Some(path) => identity.chosen_workspace(path)?,
         };
         let mut call = Call::until(cancel, principal, surface, workspace);
         id.clone_into(&mut call.agent);
@@ -125,30 +125,14 @@ impl Gateway {
     }
 }
 
-/// Checks the workspace that a caller chose. Only the operator may choose one.
-pub(crate) fn chosen_workspace(identity: &Identity, path: &str) -> Result<PathBuf, Refusal> {
-    if !identity.is_operator() {
-        return Err(Refusal::new(RefusalCode::Denied, "only the operator may choose a workspace"));
-    }
-    if !path.starts_with('/') {
-        return Err(Refusal::new(RefusalCode::InvalidInput, "the workspace must be an absolute path"));
-    }
-    Ok(PathBuf::from(path))
-}
-
 /// Returns the agent that an identity acts as: the named one, else its only one. `None` for a token without agents; then
 /// the limits of `main` apply, but not its memory.
 fn acting<'a>(identity: &'a Identity, named: Option<&'a str>) -> Result<Option<&'a str>, Refusal> {
     let Identity::Client(token) = identity else { return Ok(Some(named.unwrap_or(MAIN_AGENT))) };
-    let may = |id: &str| token.agents.iter().any(|allowed| allowed == id || allowed == "*");
     match (named, token.agents.as_slice()) {
-        (Some(id), _) if may(id) => Ok(Some(id)),
-        (Some(id), _) => {
-            let message = format!("the token \"{}\" may not act as the agent \"{id}\"", token.name);
-            Err(Refusal::new(RefusalCode::Denied, message))
-        }
+        (Some(id), _) => identity.check_agent(id).map(|()| Some(id)),
         (None, []) => Ok(None),
-        (None, _) if may(MAIN_AGENT) => Ok(Some(MAIN_AGENT)),
+        (None, _) if identity.may_act_as(MAIN_AGENT) => Ok(Some(MAIN_AGENT)),
         (None, [only]) => Ok(Some(only)),
         (None, several) => {
             let message =

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
@@ -208,7 +208,8 @@ async fn unknown(request: Request) -> Response {
     problem(StatusCode::NOT_FOUND, "not_found", &format!("unknown path {path}"), Some("see docs/http.md"))
 }
 
-pub(crate) async fn not_allowed(method: Method) -> Response {
-    let message = format!("the method {method} is not allowed here");
-    problem(StatusCode::METHOD_NOT_ALLOWED, "not_allowed", &message, None)
+pub(crate) async fn not_allowed(method: Method, uri: Uri) -> Response {
+    let path: String = uri.path().chars().take(200).collect();
+    let message = format!("{method} is not allowed on {path}");
+    problem(StatusCode::METHOD_NOT_ALLOWED, "not_allowed", &message, Some("see docs/http.md"))
 }

@@ -42,7 +42,7 @@ pub(crate) async fn upgrade(
     request: Request,
 ) -> Response {
     if request.method() != Method::GET {
-        return not_allowed(request.method().clone()).await;
+        return not_allowed(request.method().clone(), request.uri().clone()).await;
     }
     let accept = accept_key(request.headers()).filter(|_| request.version() == Version::HTTP_11);
     let Some(accept) = accept else {

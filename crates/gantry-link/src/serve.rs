@@ -56,7 +56,7 @@ impl Request {
 
     pub fn unknown(&self) -> WireError {
         let shown: String = self.method.chars().take(40).collect();
-        WireError::new(ErrorCode::UnknownMethod, format!("there is no method \"{shown}\""))
+        WireError::new(ErrorCode::UnknownMethod, format!("unknown method \"{shown}\""))
     }
 }
 

@@ -9,7 +9,6 @@ mod backend;
 pub mod client;
 mod eof_watch;
 mod line_transport;
-mod naming;
 mod output_shape;
 mod progress;
 mod prompts;
@@ -18,6 +17,7 @@ mod results;
 mod selection;
 mod serve;
 mod server;
+mod titles;
 mod tools;
 
 pub use backend::{Backend, CallRequest, Names, OfferedTools, Purpose, Who};

@@ -1,4 +1,4 @@
-//! From what came of a call to what a client reads: text, structure beside it, pictures, and errors that say so.
+//! Converts the outcome of a call to an MCP result: text, structured content, images, or an error.
 
 use gantry_tool::{Answer, Outcome, RefusalCode, Reply};
 use rmcp::ErrorData;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::resources::result_uri;
 
-/// The field that names where the whole of a shortened result is kept.
+/// The field with the handle of the complete result, in a shortened one.
 pub(crate) const RESULT_HANDLE: &str = "resultHandle";
 
-/// A tool that is not there is an error of the protocol; everything else is told to the model.
+/// An unknown tool is a protocol error. All other errors are results that the model reads.
 pub(crate) fn result(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
     let mut result = match outcome.answer {
         Answer::Success(Reply::Text(text)) => CallToolResult::success(vec![ContentBlock::text(text)]),
@@ -29,7 +29,7 @@ pub(crate) fn result(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
 fn success(value: Value) -> CallToolResult {
     if let Some(blocks) = blocks(&value) {
         let mut result = CallToolResult::success(blocks);
-        // An MCP server's answer with both goes on as it came.
+        // An MCP server's answer with blocks and structured content is passed on unchanged.
         result.structured_content = value.get("structuredContent").filter(|own| own.is_object()).cloned();
         return result;
     }
@@ -43,8 +43,8 @@ fn success(value: Value) -> CallToolResult {
     result
 }
 
-/// The blocks of an answer that is made of blocks, such as a picture with a line about it. They are not repeated as
-/// structure.
+/// Returns the blocks of an answer that consists of blocks, such as an image with a caption. They are not repeated as
+/// structured content.
 fn blocks(value: &Value) -> Option<Vec<ContentBlock>> {
     let blocks = value.get("content")?.as_array().filter(|blocks| !blocks.is_empty())?;
     let of_a_kind = |block: &Value| block.get("type").is_some_and(Value::is_string);

@@ -1,4 +1,4 @@
-//! The two ways in: standard input and output for one client, and streamable HTTP for many.
+//! The two transports: `serve_stdio` for one client, and `http_service` (streamable HTTP) for many.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::eof_watch::EofWatch;
 use crate::line_transport::LineTransport;
 use crate::server::McpServer;
 
-/// A message may carry a whole file; a line beyond this is a mistake, or worse.
+/// Maximum size of a message. A message may contain a whole file.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// How long calls may take to end what they started when the client is gone.
+/// How long calls may take to end their processes after the client has left.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("the client does not speak the protocol: {0}")]
+    #[error("the client violated the MCP handshake: {0}")]
     Handshake(String),
-    #[error("the conversation broke off: {0}")]
+    #[error("the connection to the client was lost: {0}")]
     Broken(String),
 }
 
-/// Serves the client at standard input and output until it goes, or until `stop`. Nothing else may write to either.
-/// Everything that was asked is answered: what goes on when the client has gone is called off, and says so.
+/// Serves the client at standard input and output until it leaves, or until `stop`. Nothing else may write to either.
+/// Every request gets an answer. Calls that still run after the client has left are cancelled.
 pub async fn serve_stdio<B: Backend>(
     server: McpServer<B>,
     stop: impl Future<Output = ()>,
@@ -47,7 +47,7 @@ pub async fn serve_stdio<B: Backend>(
                 Ok(_) => Ok(()),
                 Err(err) => Err(ServeError::Broken(err.to_string())),
             },
-            // It left before it said anything.
+            // The client left before it sent a message.
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(err) => Err(ServeError::Handshake(err.to_string())),
         }
@@ -86,8 +86,8 @@ impl HttpSessions {
 
 pub type HttpService<B> = StreamableHttpService<McpServer<B>, LocalSessionManager>;
 
-/// The protocol over HTTP. Whoever mounts it has checked the host, the origin and the token of every request before, and
-/// ends the sessions that nobody uses any more: only they know who is still connected and has nothing to say.
+/// Returns the protocol over HTTP. The caller checks the host, the origin and the token of every request first. The caller
+/// also closes idle sessions, because only it knows which clients are still connected.
 pub fn http_service<B: Backend>(
     server: McpServer<B>,
     ending: CancellationToken,

@@ -1,4 +1,4 @@
-//! The protocol's requests, each in a few lines: what is asked, of which part, and how the answer goes back.
+//! `McpServer` answers the requests of the Model Context Protocol over a [`Backend`].
 #![expect(deprecated, reason = "logging is part of every revision that is served")]
 
 use std::borrow::Cow;
@@ -29,9 +29,9 @@ use crate::results::result;
 use crate::{prompts, tools};
 
 const INSTRUCTIONS: &str = "Tools on the user's machines. Relative paths start in the workspace. A result that was too long \
-    has a resultHandle: result_read reads on. A refusal names the rule behind it: do not try to get around it.";
+    has a resultHandle: read the rest with result_read. A refusal names its rule: do not try to bypass it.";
 
-/// What clients ask for here.
+/// The methods that the server answers.
 const METHODS: [&str; 7] = [
     "tools/list",
     "tools/call",
@@ -42,23 +42,23 @@ const METHODS: [&str; 7] = [
     "prompts/get",
 ];
 
-/// What they ask for up to 2025-11-25.
+/// Methods of protocol revisions up to 2025-11-25.
 const OLDER_METHODS: [&str; 2] = ["initialize", "logging/setLevel"];
 
-/// Of a method that nobody has.
+/// Characters of an unknown method that an error shows.
 const SHOWN_METHOD_CHARS: usize = 64;
 
-/// One client's conversation over a backend, or one request of it where the protocol has no conversations.
+/// `McpServer` serves one client, or one request in protocol revisions without sessions.
 pub struct McpServer<B> {
     backend: B,
     version: Arc<str>,
     shared: Arc<Shared>,
-    /// What the client wants to be told of what happens here.
+    /// The lowest severity of log messages that the client wants.
     level: Arc<AtomicU8>,
     /// Whether a task reports changes of the tool list. A session has at most one, however often
     /// its client sends `notifications/initialized`.
     reports_changes: AtomicBool,
-    /// Fires when the conversation is over.
+    /// Fires when the session ends.
     over: Arc<DropGuard>,
 }
 
@@ -66,9 +66,9 @@ struct Shared {
     approvals: Arc<Approvals>,
     calls: TaskTracker,
     busy_poll: BusyPoll,
-    /// Every call is cancelled.
+    /// Fires to cancel every call.
     ending: CancellationToken,
-    /// The client has said its last; it is still answered.
+    /// Fires when the client has sent its last message. Answers are still sent.
     left: CancellationToken,
 }
 
@@ -87,7 +87,7 @@ impl<B: Backend> McpServer<B> {
         McpServer::begin(backend, version.into(), Arc::new(Shared::new(move || settling.settle())))
     }
 
-    /// The same server for another client.
+    /// Returns the same server for another client.
     pub(crate) fn another(&self) -> McpServer<B> {
         McpServer::begin(self.backend.clone(), self.version.clone(), self.shared.clone())
     }
@@ -103,23 +103,23 @@ impl<B: Backend> McpServer<B> {
         }
     }
 
-    /// Cancels every call.
+    /// Returns the token that cancels every call.
     pub(crate) fn calls(&self) -> CancellationToken {
         self.shared.ending.clone()
     }
 
-    /// Stays awake between the calls of a client that asks one thing after another, until all is to end.
+    /// Polls between the calls of a client that sends one call after another, until the server ends.
     pub(crate) fn busy_poll(&self) -> impl Future<Output = ()> + Send + use<B> {
         let shared = self.shared.clone();
         async move { shared.busy_poll.run(shared.ending.clone()).await }
     }
 
-    /// To be fired when the only client of this server has said its last.
+    /// Returns the token to fire when the only client of this server has sent its last message.
     pub(crate) fn left(&self) -> CancellationToken {
         self.shared.left.clone()
     }
 
-    /// Cancels every call, and waits until they are over. What they started ends with them.
+    /// Cancels every call and waits until all have ended, with the processes that they started.
     pub(crate) fn ender(&self) -> impl Future<Output = ()> + Send + use<B> {
         let shared = self.shared.clone();
         async move {
@@ -137,7 +137,7 @@ impl<B: Backend> McpServer<B> {
         Reading { backend: &self.backend, who, cancel: context.ct.child_token() }
     }
 
-    /// The name a tool is registered by. Only forms with a hash need to be looked for.
+    /// Returns the registered name of a tool. Only names with a hash need a lookup.
     async fn own_name(&self, who: &Who, name: &str) -> Result<String, ErrorData> {
         if !may_be_hashed(name) {
             return Ok(name.to_owned());
@@ -145,7 +145,7 @@ impl<B: Backend> McpServer<B> {
         Ok(tools::find(&self.offered_tools(who).await?, name).unwrap_or_else(|| name.to_owned()))
     }
 
-    /// Runs a call and tells how far it is, until it is over. Calling it off reaches what it has started.
+    /// Runs a call and reports its progress. Cancelling the request also ends the processes that the call started.
     async fn run(
         &self,
         who: &Who,
@@ -166,7 +166,7 @@ impl<B: Backend> McpServer<B> {
                 () = context.ct.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
                 report = reports.next() => {
                     if let Some(param) = reports.param(&report) {
-                        self.tell(context.peer.notify_progress(param)).await;
+                        self.notify(context.peer.notify_progress(param)).await;
                     }
                     let data = json!({"tool": tool, "done": report.done, "total": report.total, "message": report.message});
                     self.log(context, LoggingLevel::Info, data).await;
@@ -175,21 +175,21 @@ impl<B: Backend> McpServer<B> {
         }
     }
 
-    /// Tells the client of something, if it wants to hear of it. Since 2026-07-28 each request says what it wants.
+    /// Sends a log message if the client wants this level. Since 2026-07-28 each request names its level.
     async fn log(&self, context: &RequestContext<RoleServer>, level: LoggingLevel, data: Value) {
         if self.wants(context, level) {
             let param = LoggingMessageNotificationParam::new(level, data).with_logger("gantry");
-            self.tell(context.peer.notify_logging_message(param)).await;
+            self.notify(context.peer.notify_logging_message(param)).await;
         }
     }
 
-    /// Says something beside the answers. Once a client has left nobody takes it any more, and answers must not wait for it.
-    async fn tell<T>(&self, telling: impl Future<Output = T>) {
+    /// Sends a notification. Stops when the client has left, because answers must not wait for it.
+    async fn notify<T>(&self, sending: impl Future<Output = T>) {
         tokio::select! {
             biased;
             () = self.shared.left.cancelled() => {}
-            // A client that cannot be told will not hear the answer either.
-            _ = telling => {}
+            // If sending fails, sending the answer fails too and reports it.
+            _ = sending => {}
         }
     }
 
@@ -201,7 +201,7 @@ impl<B: Backend> McpServer<B> {
         }
     }
 
-    /// Returns true when the list of tools is another than `last`, which it then is; false when nothing changes any more.
+    /// Waits until the tool list differs from `last`, updates `last` and returns true. Returns false when no change can follow.
     async fn changed(
         backend: &B,
         who: &Who,
@@ -371,8 +371,7 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         Ok(GetPromptResponse::Complete(prompt))
     }
 
-    /// What the SDK could not read as any request it knows: one with other params than its method takes, or one of a
-    /// method that nobody has.
+    /// Answers a request that the SDK could not parse: its method is unknown, or its params are invalid.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -381,10 +380,10 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         let method: String = request.method.chars().take(SHOWN_METHOD_CHARS).collect();
         let is_gone = is_newest(&context) && OLDER_METHODS.contains(&method.as_str());
         if !is_gone && METHODS.iter().chain(&OLDER_METHODS).any(|known| *known == method) {
-            let message = format!("the params of {method} are not what it takes");
+            let message = format!("invalid params for {method}");
             return Err(ErrorData::invalid_params(message, None));
         }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {method}"), None))
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method {method}"), None))
     }
 
     async fn set_level(
@@ -396,7 +395,7 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         Ok(())
     }
 
-    /// Up to 2025-11-25: tells the client when its tools change, for as long as the conversation lasts.
+    /// Up to 2025-11-25: notifies the client when its tools change, until the session ends.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if self.reports_changes.swap(true, Ordering::Relaxed) {
             return;
@@ -408,7 +407,7 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         };
         let peer: Peer<RoleServer> = context.peer;
         let mut changes = backend.changes();
-        let telling = async move {
+        let notifying = async move {
             let mut last = fingerprint(&backend, &who).await;
             while Self::changed(&backend, &who, &mut changes, &mut last).await {
                 if peer.notify_tool_list_changed().await.is_err() {
@@ -419,12 +418,12 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         tokio::spawn(async move {
             tokio::select! {
                 () = over.cancelled() => {}
-                () = telling => {}
+                () = notifying => {}
             }
         });
     }
 
-    /// Since 2026-07-28: the client says what it wants to be told of.
+    /// Since 2026-07-28: the client subscribes to notifications.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::default();
         accepted.tools_list_changed = requested.tools_list_changed;
@@ -435,7 +434,7 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         let who = Who::of(context.request_context());
         let mut changes = self.backend.changes();
         let mut last = fingerprint(&self.backend, &who).await;
-        let telling = async {
+        let notifying = async {
             while Self::changed(&self.backend, &who, &mut changes, &mut last).await {
                 if context.sink().notify_tool_list_changed().await.is_err() {
                     return;
@@ -446,7 +445,7 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         tokio::select! {
             () = context.cancelled() => {}
             () = self.shared.ending.cancelled() => {}
-            () = telling => {}
+            () = notifying => {}
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use gantry_tool::{SharedTool, Tool, Toolset, published_input, published_name};
 use rmcp::model::{JsonObject, Tool as McpTool, ToolAnnotations};
 
 use crate::backend::{Names, OfferedTools};
-use crate::naming::title;
 use crate::output_shape;
+use crate::titles::title;
 
 /// Lists every tool once, in a stable order, with the name that clients call it by.
 pub(crate) fn list(offered: &OfferedTools) -> Vec<McpTool> {

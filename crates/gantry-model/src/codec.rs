@@ -179,12 +179,9 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "long suites take their size from the environment")]
     fn decoders_never_panic() {
-        let seed =
-            std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_116_u64);
-        let cases = if std::env::var_os("GANTRY_SOAK").is_some() { 5_000 } else { 400 };
-        println!("GANTRY_SEED={seed}, {cases} cases");
+        let seed = gantry_testkit::seed_or(20_261_116);
+        let cases = gantry_testkit::scaled(5_000, 400);
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let config = Config { cases, failure_persistence: None, ..Config::default() };

@@ -137,10 +137,10 @@ impl Calls {
     fn admit(&self, table: &Table, id: &str) -> Result<(), WireError> {
         let refused = |code, message: String| Err(WireError::new(code, message));
         if id.is_empty() || id.len() > MAX_ID_BYTES {
-            return refused(ErrorCode::BadParams, format!("a call id has 1 to {MAX_ID_BYTES} bytes"));
+            return refused(ErrorCode::BadParams, format!("a call id must have 1 to {MAX_ID_BYTES} bytes"));
         }
         if table.finished.contains(id) {
-            let message = "this call has ended and its result is no longer held; it does not run again";
+            let message = "this call has ended and its result was discarded; it does not run again";
             return refused(ErrorCode::Conflict, message.into());
         }
         if table.stopping {

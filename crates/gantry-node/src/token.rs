@@ -38,7 +38,7 @@ impl fmt::Debug for Token {
 pub enum TokenError {
     #[error("invalid token: it must be one word of at most {MAX_TOKEN_BYTES} characters")]
     Form,
-    #[error("there is no token in {}", .0.display())]
+    #[error("the token file {} is empty", .0.display())]
     Empty(PathBuf),
     #[error("the token file {path} can be read by others (mode {mode:03o}); run `chmod 600 {path}`", path = path.display())]
     Open { path: PathBuf, mode: u32 },

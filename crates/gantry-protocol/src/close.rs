@@ -134,6 +134,7 @@ impl fmt::Display for CloseReason {
             CloseReason::ToolsMissing => f.write_str("the node did not send its tools in time"),
             CloseReason::MainClosed => f.write_str("the node's main connection is closed"),
             CloseReason::BadFrames => f.write_str("too many messages were not frames"),
+            CloseReason::NoRoom => f.write_str("no memory is free now for a large message; try again later"),
             other => f.write_str(&other.sentence()),
         }
     }

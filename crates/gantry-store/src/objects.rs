@@ -84,7 +84,7 @@ pub enum Depth {
 pub enum ObjectError {
     #[error("{0}")]
     BadKey(String),
-    #[error("there is no object {key:?}")]
+    #[error("no such object: {key:?}")]
     NotFound { key: String },
     /// A prefix of the key is an object, or objects exist below the key.
     #[error("{key:?} cannot be an object: {why}")]

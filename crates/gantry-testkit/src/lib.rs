@@ -7,6 +7,7 @@
     reason = "test code opens files, starts processes and panics"
 )]
 
+mod files;
 #[cfg(feature = "program")]
 mod fleet;
 #[cfg(feature = "program")]
@@ -32,6 +33,7 @@ mod websocket;
 #[cfg(feature = "program")]
 mod world;
 
+pub use files::files_below;
 #[cfg(feature = "program")]
 pub use fleet::{Fleet, Machine, with_mounts};
 #[cfg(feature = "program")]
@@ -42,7 +44,7 @@ pub use http::{Connection, Response};
 pub use process::Process;
 #[cfg(feature = "program")]
 pub use proxy::Proxy;
-pub use random::{Random, is_soak, scaled, seed};
+pub use random::{Random, is_soak, scaled, seed, seed_or};
 #[cfg(feature = "s3")]
 pub use s3_proxy::S3Proxy;
 #[cfg(feature = "s3")]

@@ -5,11 +5,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Returns the seed of this run, from `GANTRY_SEED` or the clock, and prints it.
 pub fn seed() -> u64 {
+    seed_or(SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64))
+}
+
+/// Returns the seed of this run, from `GANTRY_SEED` or the default, and prints it. Use it for suites that must run the same
+/// cases each time.
+pub fn seed_or(default: u64) -> u64 {
     let given = std::env::var("GANTRY_SEED")
         .ok()
         .map(|seed| seed.parse().unwrap_or_else(|_| panic!("GANTRY_SEED must be a number, not {seed:?}")));
-    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
-    let seed = given.unwrap_or(clock);
+    let seed = given.unwrap_or(default);
     println!("GANTRY_SEED={seed}");
     seed
 }

@@ -285,7 +285,7 @@ impl Gate {
             Ok(reply) => (Answer::Success(reply), None),
             Err(Stopped::Deadline) => {
                 let refusal = Refusal::new(RefusalCode::Deadline, "the call's deadline passed")
-                    .with_hint("allow more time, or ask for less");
+                    .with_hint("set a longer deadline, or request less work");
                 (Answer::Refused(refusal), Some("deadline".into()))
             }
             Err(Stopped::Tool(ToolError::Cancelled)) => {

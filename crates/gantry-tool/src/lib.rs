@@ -2,7 +2,7 @@
 //!
 //! | folder | what it holds |
 //! | --- | --- |
-//! | `call` | who is calling, and how a tool asks that caller's user |
+//! | `call` | a call and its caller, and how a tool asks the caller's user |
 //! | `gate` | the path of a call: resolve, validate, decide, record, run, bound, label, record |
 //! | `policy` | rules, sensitive paths and verdicts |
 //! | `registry` | the list of tools, their names, and the part that each caller sees |

@@ -222,7 +222,7 @@ fn already_approved(approved: Vec<String>) -> Approver {
     Approver::new(move |approval| {
         std::future::ready(match approved.contains(&approval.rule) {
             true => Consent::Allowed,
-            false => Consent::Denied("nobody was asked about it".into()),
+            false => Consent::Denied("it was not part of the approval".into()),
         })
     })
 }

@@ -61,5 +61,5 @@ impl Transfers {
 }
 
 fn unknown_node(node: &str) -> ToolError {
-    ToolError::failed(format!("unknown node \"{node}\"")).with_hint("`gantry nodes` lists them")
+    ToolError::failed(format!("unknown node \"{node}\"")).with_hint("`gantry nodes` lists the nodes")
 }

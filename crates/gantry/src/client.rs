@@ -209,6 +209,7 @@ pub(crate) async fn open<V: Service>(
 ) -> Result<(Link, ConnectResult, tokio::task::JoinHandle<()>), Refusal> {
     let unreachable = |reason: String| {
         Refusal::new(RefusalCode::Unavailable, format!("cannot reach the gateway {}: {reason}", address.url))
+            .with_hint("check the URL, and start the gateway if it is not running")
     };
     let stream = dial(&address.url, &address.trust).await.map_err(|err| unreachable(err.to_string()))?;
     let upgraded = tokio::time::timeout(ANSWER_LIMIT, upgrade(stream, &address.url.socket())).await;
@@ -224,6 +225,11 @@ pub(crate) async fn open<V: Service>(
         node: None,
     };
     let hello = connect(&mut socket, &params, ANSWER_LIMIT).await.map_err(|err| match err {
+        gantry_link::HandshakeError::Refused(error) if error.code == ErrorCode::Unauthorized => {
+            Refusal::from_wire(error).with_hint(
+                "create a token on the gateway with `gantry tokens add NAME`, and set GANTRY_TOKEN",
+            )
+        }
         gantry_link::HandshakeError::Refused(error) => Refusal::from_wire(error),
         other => unreachable(other.to_string()),
     })?;

@@ -47,7 +47,7 @@ fn stored_secret(environment: &Environment) -> StoredSecret {
             let near = nearest(name, stored.keys().map(String::as_str));
             let near = near.first().map(|near| format!("; did you mean secret:{near}?")).unwrap_or_default();
             return Err(format!(
-                "there is no secret {name}{near}; store it with `gantry secrets set {name} --host {host}`"
+                "unknown secret {name}{near}; store it with `gantry secrets set {name} --host {host}`"
             ));
         };
         let mut patterns = secret.hosts.iter().filter_map(|host| HostPattern::parse(host).ok());

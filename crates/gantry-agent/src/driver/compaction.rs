@@ -8,7 +8,7 @@ use std::time::Duration;
 use gantry_model::{Message, Request, SystemPart};
 use uuid::Uuid;
 
-use super::effects::Effect;
+use super::effects::EffectOutcome;
 use super::{Driver, Loaded};
 use crate::context;
 use crate::entry::{Entry, LearnedWindow};
@@ -49,14 +49,14 @@ impl Driver {
             let at = loaded.state.messages.len();
             loaded
                 .effects
-                .spawn(async move { Effect::Summed { generation, at, summary: Summary::TaskAlone } });
+                .spawn(async move { EffectOutcome::Summed { generation, at, summary: Summary::TaskAlone } });
             return;
         }
         let at = context::cut(&loaded.state.messages, &prepared.window);
         if compactions >= MAX_BY_MODEL {
             loaded
                 .effects
-                .spawn(async move { Effect::Summed { generation, at, summary: Summary::Mechanical } });
+                .spawn(async move { EffectOutcome::Summed { generation, at, summary: Summary::Mechanical } });
             return;
         }
         let text = context::transcript(&loaded.state.messages[..at], &prepared.window);
@@ -74,7 +74,7 @@ impl Driver {
             let summary = reply.ok().and_then(Result::ok).map(|reply| reply.message.text());
             let summary = summary.filter(|summary| !summary.trim().is_empty());
             let summary = summary.map_or(Summary::Mechanical, Summary::ByModel);
-            Effect::Summed { generation, at, summary }
+            EffectOutcome::Summed { generation, at, summary }
         });
     }
 

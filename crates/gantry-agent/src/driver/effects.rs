@@ -1,5 +1,5 @@
 //! Effects of a session: requests to the model, tool calls and summaries. Each runs as a task, and its outcome
-//! is an [`Effect`].
+//! is an [`EffectOutcome`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ const MAX_CONCURRENT_CALLS: usize = 10;
 const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
 
 /// The outcome of an effect.
-pub(super) enum Effect {
+pub(super) enum EffectOutcome {
     Replied {
         generation: u64,
         reply: Result<Reply, ModelFailure>,
@@ -130,7 +130,7 @@ impl Driver {
             };
             let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut publish).await;
             filter.finish().into_iter().for_each(|event| publish_stream(&events, &run, event));
-            Effect::Replied { generation, reply: reply.map(with_ids) }
+            EffectOutcome::Replied { generation, reply: reply.map(with_ids) }
         });
         Ok(())
     }
@@ -247,16 +247,16 @@ impl Driver {
         loaded.effects.spawn(async move {
             let id = start.call.id.clone();
             let result = perform(&shared, call, start, &asking).await;
-            Effect::Called { generation, call: id, result }
+            EffectOutcome::Called { generation, call: id, result }
         });
     }
 
     /// Records the outcome of an effect, unless its run has ended.
-    pub(super) fn finished(&mut self, effect: Effect) -> Result<(), DatabaseError> {
+    pub(super) fn finished(&mut self, effect: EffectOutcome) -> Result<(), DatabaseError> {
         let filter = self.output_filter();
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         match effect {
-            Effect::Replied { generation, reply }
+            EffectOutcome::Replied { generation, reply }
                 if generation == loaded.generation && is_asking(&loaded.state) =>
             {
                 let entry = match reply {
@@ -265,18 +265,18 @@ impl Driver {
                 };
                 self.apply(vec![entry])
             }
-            Effect::Called { generation, call, result } if generation == loaded.generation => {
+            EffectOutcome::Called { generation, call, result } if generation == loaded.generation => {
                 if !result.found_tools.is_empty() {
                     // The next request offers these tools.
                     loaded.prepared = None;
                 }
                 self.apply(vec![Entry::CallEnded { call, result }])
             }
-            Effect::Summed { generation, at, summary } if generation == loaded.generation => {
+            EffectOutcome::Summed { generation, at, summary } if generation == loaded.generation => {
                 let entry = loaded.compacted(at, summary);
                 self.apply(entry.into_iter().collect())
             }
-            Effect::Broken { generation, why } if generation == loaded.generation => {
+            EffectOutcome::Broken { generation, why } if generation == loaded.generation => {
                 Err(DatabaseError::Refused(format!("an internal error: {why}")))
             }
             _ => Ok(()),
@@ -319,14 +319,14 @@ struct Asking {
 
 impl Asking {
     async fn ask(&self, approval: Approval) -> Consent {
-        let nobody = || Consent::Denied("nobody can be asked: the session has ended".into());
-        let Some(commands) = self.commands.upgrade() else { return nobody() };
+        let ended = || Consent::Denied("the session has ended, so no user can be asked".into());
+        let Some(commands) = self.commands.upgrade() else { return ended() };
         let (consent, answered) = oneshot::channel();
         if commands.send(Command::Ask { call: self.call.clone(), approval, consent }).await.is_err() {
-            return nobody();
+            return ended();
         }
         drop(commands);
-        answered.await.unwrap_or_else(|_| nobody())
+        answered.await.unwrap_or_else(|_| ended())
     }
 
     async fn ask_user(&self, questions: Vec<UserQuestion>) -> UserAnswers {

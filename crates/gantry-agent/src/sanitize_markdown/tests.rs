@@ -218,13 +218,8 @@ fn pieces() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test's size comes from the environment")]
-fn cases() -> u32 {
-    if std::env::var("GANTRY_SOAK").is_ok_and(|soak| soak == "1") { 300_000 } else { 20_000 }
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: gantry_testkit::scaled(300_000, 20_000), ..ProptestConfig::default() })]
 
     #[test]
     fn sanitized_text_fetches_nothing(text in pieces()) {

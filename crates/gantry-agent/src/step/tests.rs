@@ -294,13 +294,8 @@ fn check_messages(messages: &[Message]) {
     assert_eq!(before, Role::User);
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test's size comes from the environment")]
-fn cases() -> u32 {
-    if std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1") { 10_000 } else { 500 }
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: gantry_testkit::scaled(10_000, 500), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// With any events and crashes, every message is settled once, no effect happens twice, every request is valid, and the
     /// session becomes idle.

@@ -84,7 +84,7 @@ async fn unanswered_question_is_denied() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::open(folder.path(), supervised(0), script).await;
     let end = world.ask("one").await;
-    assert!(final_text(&end).contains("nobody answered in time"), "{end:?}");
+    assert!(final_text(&end).contains("the user did not answer in time"), "{end:?}");
     assert_eq!(world.notes().len(), 0);
     world.stop().await;
 }

@@ -25,7 +25,7 @@ const CALLS: usize = 6;
 const CATCHES_UP: usize = 20;
 
 fn kills() -> usize {
-    if std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1") { 500 } else { 25 }
+    gantry_testkit::scaled(500, 25)
 }
 
 /// Every effect has the name of its message and call, so that a repetition is visible.
@@ -127,9 +127,7 @@ fn begin(folder: &Path, round: usize) -> Life {
 
 #[test]
 fn kills_lose_no_message_and_repeat_no_effect() {
-    let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok());
-    let mut seed: u64 = seed.unwrap_or_else(|| std::process::id().into());
-    println!("GANTRY_SEED={seed}");
+    let mut seed = gantry_testkit::seed();
     let folder = tempfile::tempdir().unwrap();
     let mut accepted = Vec::new();
     for round in 0..kills() {

@@ -5,10 +5,6 @@ use serde_json::json;
 
 use crate::world::{Setup, World, calls, final_text, message, says, settled, texts};
 
-fn soak() -> bool {
-    std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1")
-}
-
 /// The model calls `big` `count` times, then answers with its first text.
 fn script(
     count: usize,
@@ -29,7 +25,7 @@ fn script(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_big_results_fit_a_small_window_and_the_task_is_kept() {
-    let count = if soak() { 300 } else { 40 };
+    let count = if gantry_testkit::is_soak() { 300 } else { 40 };
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { window: 32_000, ..Setup::default() };
     let world = World::open(folder.path(), setup, script(count)).await;

@@ -217,6 +217,9 @@ async fn message_without_a_model_is_answered_with_the_error() {
     let agent = Agent { model: Some("none".into()), ..Agent::default() };
     let world = World::open(folder.path(), Setup { agent, ..Setup::default() }, |_| says("?")).await;
     let end = world.ask("hi").await;
-    assert!(matches!(&end, SessionEvent::Error { message, .. } if message == "there is no model"), "{end:?}");
+    assert!(
+        matches!(&end, SessionEvent::Error { message, .. } if message == "no model is configured"),
+        "{end:?}"
+    );
     world.stop().await;
 }

@@ -59,7 +59,7 @@ impl Model for Scripted {
 
     fn facts<'a>(&'a self, name: Option<&'a str>) -> FactsFuture<'a> {
         let facts = match name {
-            Some("none") => Err("there is no model".into()),
+            Some("none") => Err("no model is configured".into()),
             name => Ok(ModelFacts {
                 name: name.unwrap_or("scripted").to_owned(),
                 window: self.window,

@@ -142,7 +142,7 @@ fn save_checks_whether_the_id_exists_and_ids_are_never_paths() {
     ));
     apis.save(&github, Saving::Changed).unwrap();
     let err = apis.get("githib").unwrap_err().to_string();
-    assert_eq!(err, "there is no API profile \"githib\"; did you mean \"github\"?");
+    assert_eq!(err, "unknown API profile \"githib\"; did you mean \"github\"?");
     for id in ["../x", "", "a/b", "github.json", "/etc/passwd"] {
         assert!(matches!(apis.remove(id), Err(ApisError::Unknown { .. })), "{id}");
     }

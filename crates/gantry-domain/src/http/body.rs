@@ -98,7 +98,7 @@ async fn grow(
     if more == 0 {
         return Ok(());
     }
-    let message = "there is no room for a large body now";
+    let message = "no memory is free now for a large body";
     account.reserve(more).await.ok_or_else(|| Box::new(no_room(message)))?.add_to(share);
     Ok(())
 }
@@ -109,7 +109,7 @@ fn too_large() -> Box<Response> {
 }
 
 fn no_room(message: &str) -> Response {
-    let hint = "other large requests are under way: send it again in a moment";
+    let hint = "other large requests are running; send the request again later";
     let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message, Some(hint));
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     response
@@ -127,7 +127,7 @@ pub fn held(account: &Account, response: Response) -> Response {
         Some(length) if length > FREE_BYTES => match account.try_reserve(length) {
             Some(share) => response.map(|body| Body::new(Held { body, piece: Bytes::new(), share })),
             None => {
-                let message = "the request was processed, but there is no room for its answer now";
+                let message = "the request was processed, but no memory is free now for its answer";
                 match response.extensions().get::<AfterRun>() {
                     Some(AfterRun) => problem(StatusCode::UNPROCESSABLE_ENTITY, "unavailable", message, None),
                     None => no_room(message),

@@ -52,7 +52,8 @@ async fn prepare(
         .call(identity, &wanted, Surface::Http)
         .map_err(|refusal| Box::new(refusal_response(&refusal)))?;
     if let Some(ms) = header_text(headers, "gantry-deadline-ms")? {
-        let ms: u64 = ms.parse().map_err(|_| bad_header("gantry-deadline-ms"))?;
+        let ms: u64 =
+            ms.parse().map_err(|_| bad_header("gantry-deadline-ms", "a whole number of milliseconds"))?;
         call.deadline = Instant::now().checked_add(Duration::from_millis(ms));
     }
     let body = read_body(&gateway.quota.of(identity), body).await?;
@@ -67,20 +68,20 @@ async fn run(
     call: Call,
     name: &str,
     body: Taken,
-) -> (Response, Effect) {
+) -> (Response, Execution) {
     let Taken { bytes: body, share: _until_answered } = body;
     match input(&body) {
         Ok(input) => {
             drop(body);
             let outcome = gateway.run(call, name, input).await;
-            let effect = effect(&outcome.answer);
+            let execution = execution(&outcome.answer);
             let is_ended =
                 matches!(&outcome.answer, Answer::Refused(refusal) if refusal.code == RefusalCode::Cancelled);
             if is_ended && identity.is_expired() {
                 let message = "the token expired and ended the call; its outcome is unknown";
-                return (problem(StatusCode::UNAUTHORIZED, "unauthorized", message, None), effect);
+                return (problem(StatusCode::UNAUTHORIZED, "unauthorized", message, None), execution);
             }
-            (outcome_response(outcome), effect)
+            (outcome_response(outcome), execution)
         }
         Err(message) => {
             // Invalid JSON is an input violation like any other, and an unknown tool is reported first.
@@ -89,30 +90,30 @@ async fn run(
                 outcome if matches!(outcome.answer, Answer::Refused(_)) => outcome_response(outcome),
                 _ => problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None),
             };
-            (response, Effect::None)
+            (response, Execution::NotStarted)
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect {
+enum Execution {
     /// The call was rejected before it started.
-    None,
+    NotStarted,
     Possible,
 }
 
-fn effect(answer: &Answer) -> Effect {
+fn execution(answer: &Answer) -> Execution {
     match answer {
-        Answer::Success(_) | Answer::ToolError(_) => Effect::Possible,
+        Answer::Success(_) | Answer::ToolError(_) => Execution::Possible,
         Answer::Refused(refusal) => match refusal.code {
-            RefusalCode::Deadline | RefusalCode::Cancelled => Effect::Possible,
-            _ if refusal.outcome_unknown => Effect::Possible,
+            RefusalCode::Deadline | RefusalCode::Cancelled => Execution::Possible,
+            _ if refusal.outcome_unknown => Execution::Possible,
             RefusalCode::UnknownTool
             | RefusalCode::InvalidInput
             | RefusalCode::Denied
             | RefusalCode::ApprovalNeeded
             | RefusalCode::Unaudited
-            | RefusalCode::Unavailable => Effect::None,
+            | RefusalCode::Unavailable => Execution::NotStarted,
         },
     }
 }
@@ -179,8 +180,8 @@ async fn keyed(
         Err(err) => return internal_error(&err.to_string(), &err),
     }
     let running = tokio::spawn(async move {
-        let (response, effect) = run(&gateway, &identity, call, &name, body).await;
-        if effect == Effect::None {
+        let (response, execution) = run(&gateway, &identity, call, &name, body).await;
+        if execution == Execution::NotStarted {
             // A retry may succeed, for example after a node has reconnected, so the key is released.
             return match gateway.database.abandon_request(&principal, &key).await {
                 Ok(()) => response,
@@ -278,7 +279,7 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<
     let mut given = headers.get_all(name).iter();
     match (given.next(), given.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(Some).map_err(|_| bad_header(name)),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| bad_header(name, "visible ASCII text")),
         (Some(_), Some(_)) => {
             let message = format!("the header {name} must not be repeated");
             Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None)))
@@ -286,8 +287,9 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<
     }
 }
 
-fn bad_header(name: &str) -> Box<Response> {
-    Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &format!("the header {name} is invalid"), None))
+fn bad_header(name: &str, expected: &str) -> Box<Response> {
+    let message = format!("the header {name} must be {expected}");
+    Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None))
 }
 
 #[cfg(test)]
@@ -298,13 +300,13 @@ mod tests {
 
     #[test]
     fn lost_call_may_have_had_an_effect_whatever_its_message_says() {
-        let refused = |refusal: Refusal| effect(&Answer::Refused(refusal));
-        assert_eq!(refused(Refusal::lost("the node went away")), Effect::Possible);
+        let refused = |refusal: Refusal| execution(&Answer::Refused(refusal));
+        assert_eq!(refused(Refusal::lost("the node went away")), Execution::Possible);
         assert_eq!(
             refused(Refusal::new(RefusalCode::Unavailable, "offline, whose outcome is unknown")),
-            Effect::None
+            Execution::NotStarted
         );
-        assert_eq!(refused(Refusal::new(RefusalCode::Denied, "no")), Effect::None);
-        assert_eq!(refused(Refusal::new(RefusalCode::Deadline, "late")), Effect::Possible);
+        assert_eq!(refused(Refusal::new(RefusalCode::Denied, "no")), Execution::NotStarted);
+        assert_eq!(refused(Refusal::new(RefusalCode::Deadline, "late")), Execution::Possible);
     }
 }

@@ -43,7 +43,9 @@ impl Nodes {
         if id == LOCAL_NODE {
             return Ok((id, self.local_logs(lines).await?));
         }
-        let node = self.find(&id).ok_or_else(|| ToolError::failed(format!("unknown node \"{id}\"")))?;
+        let node = self.find(&id).ok_or_else(|| {
+            ToolError::failed(format!("unknown node \"{id}\"")).with_hint("`gantry nodes` lists the nodes")
+        })?;
         let live = node.live().ok_or_else(|| node.absent())?;
         let answer = live.link.request_within(method::LOGS_GET, raw(&LogsParams { lines }), LOGS_LIMIT).await;
         let failed = |why: &dyn std::fmt::Display| format!("the node \"{}\": {why}", node.id);

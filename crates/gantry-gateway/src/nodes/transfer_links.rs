@@ -1,4 +1,4 @@
-//! The nodes as transfers use them, and what transfers get to know of nodes.
+//! Implements [`NodeConnections`] for [`Nodes`]: transfers ask for the state and the links of a node.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

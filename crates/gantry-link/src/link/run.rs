@@ -363,7 +363,8 @@ fn reserve_for_values(
     };
     let Some(account) = &link.inner.options.account else { return Ok(reservation) };
     let Some(more) = account.try_reserve(more) else {
-        let message = format!("there is no room for a message of {values} names and values now");
+        let message =
+            format!("no memory is free now for a message of {values} names and values; try again later");
         return Err(WireError::new(ErrorCode::Unavailable, message));
     };
     more.add_to(&mut reservation);
@@ -474,7 +475,7 @@ fn serve<V: Service>(link: &Link, service: &Arc<V>, incoming: IncomingRequest) -
 /// The error for a request that ran, but whose answer exceeds the memory quota.
 fn no_room(length: usize) -> WireError {
     let message =
-        format!("the request was processed, but there is no room for its answer of {length} bytes now");
+        format!("the request was processed, but no memory is free now for its answer of {length} bytes");
     WireError::new(ErrorCode::Unavailable, message)
 }
 

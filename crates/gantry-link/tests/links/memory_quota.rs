@@ -101,7 +101,7 @@ async fn answer_over_the_quota_is_replaced_by_an_error() {
         let message = socket.next().await.unwrap().unwrap();
         answers.extend(message.as_text().map(str::to_owned));
     }
-    let refused = answers.iter().filter(|text| text.contains("no room for its answer")).count();
+    let refused = answers.iter().filter(|text| text.contains("no memory is free now for its answer")).count();
     assert_eq!(refused, 1, "{:?}", answers.iter().map(String::len).collect::<Vec<_>>());
     drop(held);
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -114,7 +114,7 @@ async fn cut_stream_is_retried_with_a_restart_event() {
 #[tokio::test]
 async fn cut_stream_is_never_taken_for_complete() {
     for kind in BOTH {
-        for after in (0..2_000).step_by(if std::env::var_os("GANTRY_SOAK").is_some() { 1 } else { 23 }) {
+        for after in (0..2_000).step_by(gantry_testkit::scaled(1, 23)) {
             let call = Say::Call { name: "see".into(), input: json!({"a": "b"}) };
             let fail = if after % 2 == 0 { Failure::Cut(after) } else { Failure::End(after) };
             let cut = Turn::say(vec![Say::Text("words".into()), call]).failing(fail);

@@ -122,9 +122,8 @@ fn assert_clean(server: &ScriptedServer) {
 /// Returns the cases of a long suite, and a runner that repeats them for the same seed.
 fn runner(whole: u32) -> proptest::test_runner::TestRunner {
     use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-    let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_116_u64);
-    let cases = if std::env::var_os("GANTRY_SOAK").is_some() { whole } else { whole / 15 };
-    println!("GANTRY_SEED={seed}, {cases} cases");
+    let seed = gantry_testkit::seed_or(20_261_116);
+    let cases = gantry_testkit::scaled(whole, whole / 15);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config { cases, failure_persistence: None, ..Config::default() };

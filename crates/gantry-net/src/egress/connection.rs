@@ -182,7 +182,7 @@ impl Connection {
                 () = sleep_until(until) => {}
             }
             if Instant::now() >= deadline {
-                let reason = format!("{host} is not allowed: nobody answered the question within {limit:?}");
+                let reason = format!("{host} is not allowed: the user did not answer within {limit:?}");
                 return Err(Refusal::denied(&host, reason));
             }
             let Ok(taken) = Arc::clone(&self.waiting).try_acquire_owned() else {

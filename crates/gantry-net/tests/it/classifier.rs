@@ -144,9 +144,8 @@ fn every_registry_row_is_classified_in_every_form() {
 #[test]
 fn random_addresses_are_classified_like_the_registries() {
     let registries = Registries { v4: table(V4), v6: table(V6) };
-    let seed: u64 = std::env::var("GANTRY_SEED").map_or(0x5eed, |text| text.parse().unwrap());
-    println!("GANTRY_SEED={seed}");
-    let count = if std::env::var_os("GANTRY_SOAK").is_some() { 500_000 } else { 20_000 };
+    let seed = gantry_testkit::seed_or(0x5eed);
+    let count = gantry_testkit::scaled(500_000, 20_000);
     // xorshift: the values need to be spread, not secret.
     let mut state = seed | 1;
     let mut next = || {

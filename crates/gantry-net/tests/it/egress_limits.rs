@@ -25,7 +25,7 @@ async fn unanswered_question_ends_with_a_denial() {
     for bytes in [connect_head("www.example.com:443"), get("www.example.com", "/")] {
         let answer = proxy.say(&bytes).await;
         assert!(
-            answer.starts_with("HTTP/1.1 403 www.example.com is not allowed: nobody answered"),
+            answer.starts_with("HTTP/1.1 403 www.example.com is not allowed: the user did not answer"),
             "{answer}"
         );
         assert!(answer.contains("egress.allow"), "{answer}");

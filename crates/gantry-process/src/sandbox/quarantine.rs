@@ -42,7 +42,7 @@ impl Protected {
     /// Renames what appeared at the paths. Returns a line for each of them.
     ///
     /// A path that existed is left alone unless its parent directory was replaced: the command had
-    /// it read-only, so whoever changed it was not the command.
+    /// it read-only, so the command did not change it.
     pub(crate) fn quarantine_new(&self) -> Vec<String> {
         let is_new = |before: &&Before| {
             let replaced = || before.path.parent().and_then(identity) != before.parent;

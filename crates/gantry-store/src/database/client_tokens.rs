@@ -133,7 +133,9 @@ impl Database {
             .await
             .map_err(query_error("revoke the client token"))?;
         if revoked.rows_affected() == 0 {
-            return Err(DatabaseError::Refused(format!("there is no client token {name:?}")));
+            return Err(DatabaseError::Refused(format!(
+                "unknown client token {name:?}; `gantry tokens` lists the tokens"
+            )));
         }
         Ok(())
     }

@@ -133,7 +133,7 @@ impl Journal {
         .execute(&self.database.writer)
         .await
         .map_err(query_error(DOING))?;
-        self.load(key).await?.ok_or_else(|| DatabaseError::Refused(format!("there is no session {key:?}")))
+        self.load(key).await?.ok_or_else(|| DatabaseError::Refused(format!("unknown session {key:?}")))
     }
 
     /// Creates a child session if it is missing.
@@ -498,7 +498,7 @@ mod tests {
     async fn many_sessions_share_the_disk() {
         let (_folder, database) = database().await;
         let journal = Journal::new(database.clone());
-        let each = if std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1") { 400 } else { 20 };
+        let each = gantry_testkit::scaled(400, 20);
         let began = std::time::Instant::now();
         let writing: Vec<_> = (0..64)
             .map(|number| {

@@ -58,7 +58,9 @@ pub enum TokenCheck {
 fn check_joining(id: &str) -> Result<(), String> {
     check_node_id(id).map_err(|err| err.to_string())?;
     if id == LOCAL {
-        return Err("the node id \"local\" belongs to the gateway's own machine".to_owned());
+        return Err(
+            "the node id \"local\" is reserved for the gateway's own machine; choose another id".to_owned()
+        );
     }
     Ok(())
 }
@@ -94,7 +96,7 @@ impl Database {
         .map_err(query_error(DOING))?;
         if added.rows_affected() == 0 {
             return Err(DatabaseError::Refused(format!(
-                "there is a node {id:?} already; renew its token, or forget it first"
+                "the node {id:?} already exists; `gantry nodes renew {id}` creates a new token for it"
             )));
         }
         Ok(plain)
@@ -192,7 +194,9 @@ impl Database {
             .await
             .map_err(query_error(DOING))?;
         if taken.is_some() {
-            return Err(DatabaseError::Refused(format!("there is a node {new_id:?} already")));
+            return Err(DatabaseError::Refused(format!(
+                "the node {new_id:?} already exists; choose another id"
+            )));
         }
         let renamed = sqlx::query("UPDATE nodes SET id = $2 WHERE id = $1")
             .bind(id)
@@ -274,7 +278,11 @@ fn sound_tags(tags: &[String]) -> Result<Vec<String>, DatabaseError> {
 }
 
 fn found(id: &str, rows: u64) -> Result<(), DatabaseError> {
-    if rows == 0 { Err(DatabaseError::Refused(format!("there is no node {id:?}"))) } else { Ok(()) }
+    if rows == 0 {
+        Err(DatabaseError::Refused(format!("unknown node {id:?}; `gantry nodes` lists the nodes")))
+    } else {
+        Ok(())
+    }
 }
 
 fn node_row(row: &SqliteRow) -> Result<NodeRow, DatabaseError> {

@@ -166,7 +166,7 @@ fn writer() {
 fn log_verifies_after_its_writer_is_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
-    let kills = if std::env::var_os("GANTRY_SOAK").is_some() { 200 } else { 15 };
+    let kills = gantry_testkit::scaled(200, 15);
     let mut seen = 0;
     for kill in 0..kills {
         let mut writer = Command::new(std::env::current_exe().unwrap());

@@ -88,15 +88,10 @@ fn command(folder: &Path) -> Command {
 
 #[tokio::test]
 async fn killed_gateways_lose_nothing_acknowledged() {
-    let seed: u64 = std::env::var("GANTRY_SEED").map_or_else(
-        |_| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64,
-        |seed| seed.parse().unwrap(),
-    );
-    println!("GANTRY_SEED={seed}");
-    let mut random = seed | 1;
+    let mut random = gantry_testkit::seed() | 1;
     let folder = tempfile::tempdir().unwrap();
     let data = DataDir::new(folder.path().join("data"));
-    let kills = if std::env::var_os("GANTRY_SOAK").is_some() { 100 } else { 8 };
+    let kills = gantry_testkit::scaled(100, 8);
     for _ in 0..kills {
         let mut child = command(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

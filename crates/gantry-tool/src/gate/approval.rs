@@ -56,7 +56,7 @@ impl Approval {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {
     Allowed,
-    /// The reason: a person said no, or nobody could be asked.
+    /// The reason: a person said no, or no user could be asked.
     Denied(String),
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn settle(
         biased;
         () = call.cancel.cancelled() => Consent::Denied("the call was cancelled before anyone answered".into()),
         answered = tokio::time::timeout(limit, approver.ask(approval)) => {
-            answered.unwrap_or_else(|_| Consent::Denied("nobody answered in time".into()))
+            answered.unwrap_or_else(|_| Consent::Denied("the user did not answer in time".into()))
         }
     };
     match consent {
@@ -177,7 +177,7 @@ mod tests {
     async fn missing_answer_denies_after_the_timeout() {
         let silent = Some(Approver::new(|_| std::future::pending()));
         let (answer, _) = check(silent, Autonomy::Supervised).await;
-        assert!(answer.unwrap_err().to_string().contains("nobody answered in time"));
+        assert!(answer.unwrap_err().to_string().contains("the user did not answer in time"));
     }
 
     #[tokio::test]

@@ -40,7 +40,7 @@ fn counting(toolset: Toolset, name: &str) -> (Tool, Arc<AtomicUsize>) {
     async fn run(ctx: Ctx<AtomicUsize>, order: Order) -> Result<Done, ToolError> {
         ctx.state.fetch_add(1, Ordering::SeqCst);
         match order.act.as_str() {
-            "fail" => Err(ToolError::failed("it broke").with_hint("mend it").with_field("path", order.path)),
+            "fail" => Err(ToolError::failed("it broke").with_hint("fix it").with_field("path", order.path)),
             "panic" => panic!("on purpose"),
             "sleep" => {
                 ctx.call.cancel.cancelled().await;
@@ -266,12 +266,12 @@ async fn call_with_unknown_touches_is_denied() {
 #[tokio::test]
 async fn errors_take_their_toolsets_shape() {
     for (toolset, name, expected) in [
-        (Toolset::Node, "T", json!({"error": "it broke (mend it)"})),
-        (Toolset::Guarded, "T", json!({"error": "it broke (mend it)"})),
-        (Toolset::Native, "T", json!({"ok": false, "error": "it broke (mend it)"})),
-        (Toolset::Basic, "T", json!({"success": false, "error": "it broke (mend it)", "path": "p"})),
-        (Toolset::Basic, "plain", json!({"error": "it broke (mend it)", "path": "p"})),
-        (Toolset::Assistant, "T", json!("it broke (mend it)")),
+        (Toolset::Node, "T", json!({"error": "it broke (fix it)"})),
+        (Toolset::Guarded, "T", json!({"error": "it broke (fix it)"})),
+        (Toolset::Native, "T", json!({"ok": false, "error": "it broke (fix it)"})),
+        (Toolset::Basic, "T", json!({"success": false, "error": "it broke (fix it)", "path": "p"})),
+        (Toolset::Basic, "plain", json!({"error": "it broke (fix it)", "path": "p"})),
+        (Toolset::Assistant, "T", json!("it broke (fix it)")),
     ] {
         let tool = counting(toolset, name).0;
         let tool = if name == "plain" { tool.errors_without_success() } else { tool };

@@ -56,7 +56,7 @@ impl Verdict {
     /// The refusal of a call that is denied or was not approved.
     pub(crate) fn refusal(&self, call: &Call) -> Refusal {
         let hint = "the operator can allow it with a policy rule in gantry.toml";
-        self.refusal_unasked(call, "nobody can be asked here", hint)
+        self.refusal_unasked(call, "no user can be asked here", hint)
     }
 
     /// As [`Verdict::refusal`], for one file of a directory: approval is asked for the directory, not for its parts.
@@ -88,10 +88,13 @@ mod tests {
         let both = Verdict::of_all(vec![ask("a"), ask("b"), ask("a"), ask(SUPERVISED)]).unwrap();
         assert_eq!((both.decision, &*both.rule), (Decision::Ask, "a, b"));
         assert_eq!(both.reason, "because of a; because of b");
-        let same = |rule: &str| Verdict::new(Decision::Ask, rule, "the operator's policy says so");
+        let same = |rule: &str| Verdict::new(Decision::Ask, rule, "the operator's policy requires approval");
         let combined = Verdict::of_all(vec![same("a"), ask("b"), same("c")]).unwrap();
         assert_eq!(combined.rule, "a, b, c");
-        assert_eq!(combined.reason, "the operator's policy says so; because of b", "each reason once");
+        assert_eq!(
+            combined.reason, "the operator's policy requires approval; because of b",
+            "each reason once"
+        );
         assert_eq!(Verdict::of_all(vec![ask(SUPERVISED)]).unwrap().rule, SUPERVISED);
         assert_eq!(Verdict::of_all(Vec::new()), None);
     }

@@ -1,4 +1,4 @@
-//! Redacts inputs and refusals for the audit log, and inputs for a person who is asked for approval: secrets are masked,
+//! Redacts inputs and refusals for the audit log, and inputs in approval questions: secrets are masked,
 //! and the size is bounded.
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ const STRING_CHARS: usize = 512;
 const HEAD_CHARS: usize = 128;
 /// The log has longer inputs as the names of their fields, size and hash.
 const INPUT_BYTES: usize = 16 * 1024;
-/// A person who is asked sees this much of both ends of a long string, and the length of the rest.
+/// Characters that an approval question shows of both ends of a long string.
 const ASKED_END_CHARS: usize = 2_000;
 const ASKED_BYTES: usize = 64 * 1024;
 const SHOWN_NAMES: usize = 32;

@@ -100,7 +100,7 @@ fn required_id(id: Option<String>) -> Result<String, ToolError> {
 fn list(apis: &Apis) -> Result<String, ToolError> {
     let files = apis.list().map_err(api_error)?;
     if files.is_empty() {
-        return Ok("There are no API profiles.".into());
+        return Ok("No API profiles exist.".into());
     }
     Ok(files.iter().map(|file| format!("{}\n", line(file))).collect())
 }

@@ -24,7 +24,7 @@ impl Endpoint {
             ));
         };
         if path.is_empty() {
-            return Err(format!("the endpoint {shown:?} has no path"));
+            return Err(format!("the endpoint {shown:?} has no path; write {end}:PATH"));
         }
         if path.contains('\0') {
             return Err(format!("the endpoint {shown:?} contains a NUL character"));

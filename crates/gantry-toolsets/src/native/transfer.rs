@@ -1,5 +1,5 @@
-//! `gsv__Transfer` sends a file or a directory between nodes and the workspace. Inside the workspace it copies by itself; whatever
-//! has a node at one end is the gateway's work.
+//! `gsv__Transfer` copies a file or a directory between nodes and the workspace. It copies objects inside the workspace itself.
+//! If a node is at one end, the gateway's transfers do the work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,18 +13,17 @@ use super::node_services::GatewayTools;
 use super::workspace::{WorkspacePath, check_agent};
 use super::{Done, Endpoint, Ends, StoredTree, Transferred, done, object_error};
 
-/// Send a file or a directory between nodes and your workspace, and wait until it has arrived whole. A broken transfer goes
-/// on where it was when it is asked for again. A file at the destination is replaced once everything has arrived. A directory is
-/// merged into one that is there: each file is replaced when it has arrived whole, what else is there stays, and what had
-/// come stays when the transfer is cancelled. What cannot be sent, or lies deeper than 128 directories, is left out and told in
-/// `skipped`.
+/// Copy a file or a directory between nodes and your workspace, and wait until the copy is complete. Repeat an interrupted
+/// transfer to resume it. A file at the destination is replaced only when the new one is complete. A directory is merged into
+/// an existing one: its other files stay, and files that were copied stay if the transfer is cancelled. Entries that cannot be
+/// copied, or lie deeper than 128 directories, are listed in `skipped`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Where from: "nodeId:/path/to/file" for a path on a node (relative ones start at its workspace), or "gsv:path" for
-    /// your workspace.
+    /// The source: "nodeId:/path/to/file" on a node (relative paths start at its workspace), or "gsv:path" in your
+    /// workspace.
     source: String,
-    /// Where to, in the same form.
+    /// The destination, in the same form.
     destination: String,
 }
 
@@ -35,18 +34,18 @@ struct Output {
     source: String,
     /// The destination as given.
     destination: String,
-    /// How many bytes were sent in all.
+    /// The number of bytes sent.
     bytes_transferred: u64,
-    /// The type of the file, when it is known.
+    /// The type of the file, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     mime: Option<String>,
-    /// How many files, when a directory was sent.
+    /// The number of files, for a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u64>,
-    /// What was left out of a directory, each with the reason.
+    /// Skipped entries of a directory, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     skipped: Vec<String>,
-    /// How many entries were left out, also those beyond the lines of `skipped`.
+    /// The number of skipped entries, including those that `skipped` does not list.
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped_count: Option<u64>,
 }
@@ -60,12 +59,12 @@ struct Touched {
 pub(super) const NAME: &str = "gsv__Transfer";
 
 pub(super) fn tool(state: &Arc<GatewayTools>) -> Tool {
-    // What was left out is told by name, with where its links lead.
+    // The result is private: it names skipped entries and the targets of their links.
     Tool::new(NAME, Toolset::Native, state, run)
         .effects(&[Effect::WritesFiles])
         .labels(&[Label::Private])
         .touches(|_, input: Touched| {
-            // The paths as written: what they lead to on another machine is for that machine to judge again.
+            // The paths as written. Another machine resolves its own paths and checks them again.
             let node_path = |text: &str| match Endpoint::parse(text) {
                 Ok(Endpoint::Node { path, .. }) => Some(Path::new("/").join(path)),
                 _ => None,
@@ -249,8 +248,8 @@ mod tests {
         let bench = Bench::new();
         bench.put_object("agents/a/f.md", "four").await;
         let input = json!({"source": "gsv:f.md", "destination": "gsv:g.md"});
-        let told = bench.gate.call(bench.agent_call("a"), "gsv__Transfer", input).await;
-        assert_eq!(told.labels, [Label::Private]);
+        let outcome = bench.gate.call(bench.agent_call("a"), "gsv__Transfer", input).await;
+        assert_eq!(outcome.labels, [Label::Private]);
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_files::testing::{Arena, INNER, SECRET, soak};
+use gantry_files::testing::{Arena, INNER, SECRET};
 use gantry_tool::testing::{MemoryAudit, MemoryResults, call_as};
 use gantry_tool::{Autonomy, Call, Gate, GateParts, Principal, Surface, Tool, Toolset};
 use gantry_toolsets::testing::Bench;
@@ -48,7 +48,7 @@ fn all_probes(bench: &Bench) -> Vec<(Arc<Tool>, Probe)> {
 /// Starting processes is slow, so commands get a sample of the paths unless the full suite is
 /// requested.
 fn sample<'a>(probe: &Probe, paths: &'a [String]) -> impl Iterator<Item = &'a String> {
-    let step = if probe.access.starts_a_command() { soak(1, 21) } else { 1 };
+    let step = if probe.access.starts_a_command() { gantry_testkit::scaled(1, 21) } else { 1 };
     paths.iter().step_by(step)
 }
 

@@ -1,8 +1,7 @@
 //! A denial stops every tool, for every kind of caller, on every surface. It has no effect, and it
 //! is recorded.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use gantry_tool::testing::{MemoryAudit, MemoryResults};
@@ -48,7 +47,7 @@ fn gate_with(bench: &Bench, rule: Rule) -> (Gate, Arc<MemoryAudit>) {
 async fn deny_and_ask_rules_stop_every_tool_for_every_caller_on_every_surface() {
     let bench = Bench::new();
     bench.write("plain.txt", "a secret that must stay\n");
-    let before = tree(&bench.workspace());
+    let before = gantry_testkit::files_below(&bench.workspace());
     for tool in bench.gate.registry().entries() {
         for decision in [Decision::Deny, Decision::Ask] {
             for template in callers(&bench.workspace()) {
@@ -71,7 +70,7 @@ async fn deny_and_ask_rules_stop_every_tool_for_every_caller_on_every_surface() 
                 check_record(&gate, &audit, tool.name(), &template.principal);
             }
         }
-        assert_eq!(tree(&bench.workspace()), before, "{}", tool.name());
+        assert_eq!(gantry_testkit::files_below(&bench.workspace()), before, "{}", tool.name());
     }
 }
 
@@ -93,7 +92,7 @@ async fn rule_for_another_caller_stops_nothing() {
     for tool in Bench::new().gate.registry().entries() {
         let bench = Bench::new();
         bench.write("plain.txt", "a secret that may go\n");
-        let before = tree(&bench.workspace());
+        let before = gantry_testkit::files_below(&bench.workspace());
         let rule = Rule::new("stop-it", "*", Decision::Deny, "as tested").unwrap();
         let (gate, _) = gate_with(&bench, rule.for_principals(vec![gantry_tool::PrincipalKind::Agent]));
         let input = valid_input(tool.name(), &bench.workspace());
@@ -113,7 +112,13 @@ async fn rule_for_another_caller_stops_nothing() {
                 | "write_file"
                 | "batch_files"
         );
-        assert_eq!(tree(&bench.workspace()) != before, changes, "{}: {:?}", tool.name(), outcome.answer);
+        assert_eq!(
+            gantry_testkit::files_below(&bench.workspace()) != before,
+            changes,
+            "{}: {:?}",
+            tool.name(),
+            outcome.answer
+        );
     }
 }
 
@@ -147,20 +152,4 @@ async fn deny_rule_for_process_stops_input_to_a_running_command() {
 fn process_rule(field: &str, operator: Operator) -> Rule {
     let rule = Rule::new("no-typing", "Process", Decision::Deny, "as tested").unwrap();
     rule.when(Condition::new(field, operator).unwrap())
-}
-
-fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    let mut todo = vec![root.to_owned()];
-    while let Some(folder) = todo.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                todo.push(path);
-            } else {
-                files.insert(path.clone(), std::fs::read(&path).unwrap());
-            }
-        }
-    }
-    files
 }

@@ -232,9 +232,10 @@ fn unusable(file: &str, problems: &[Violation]) -> anyhow::Error {
 fn classify(err: ApisError) -> anyhow::Error {
     match err {
         ApisError::Exists { .. } => UsageError(err.to_string()).with_hint("replace it with --replace").into(),
-        ApisError::SameBase { .. } | ApisError::Unknown { .. } | ApisError::Invalid { .. } => {
-            UsageError(err.to_string()).into()
+        ApisError::Unknown { .. } => {
+            UsageError(err.to_string()).with_hint("`gantry apis` lists the profiles").into()
         }
+        ApisError::SameBase { .. } | ApisError::Invalid { .. } => UsageError(err.to_string()).into(),
         ApisError::Io { .. } | ApisError::TooMany => err.into(),
     }
 }

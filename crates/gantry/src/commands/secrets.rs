@@ -126,8 +126,11 @@ fn remove(environment: &Environment, output: &Output, name: &str) -> Result<Exit
     }
     let known = secrets.all()?;
     let near = nearest(name, known.keys().map(String::as_str));
-    let hint = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
-    Err(UsageError(format!("unknown secret \"{name}\"{hint}")).into())
+    let hint = match near.first() {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => "`gantry secrets` lists the stored secrets".to_owned(),
+    };
+    Err(UsageError(format!("unknown secret \"{name}\"")).with_hint(hint).into())
 }
 
 /// Converts errors that the user can fix to usage errors.

@@ -1,20 +1,22 @@
 //! `[gateway]`: where the server listens, and how clients reach it.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use gantry_domain::ConfigSection;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The server: `gantry up` and `gantry serve`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct GatewayConfig {
     /// Address and port; port 0 picks one.
-    pub(crate) listen: std::net::SocketAddr,
-    /// How clients and other machines reach it, such as `https://gantry.example.com`.
+    #[serde(deserialize_with = "listen_address")]
+    pub(crate) listen: SocketAddr,
+    /// URL at which clients and other machines reach the gateway, such as `https://gantry.example.com`.
     pub(crate) public_url: Option<String>,
-    /// Names it answers to beside its own.
+    /// Additional host names that the gateway accepts.
     pub(crate) hosts: Vec<String>,
     /// A certificate chain and its key, as PEM files.
     pub(crate) tls_cert: Option<PathBuf>,
@@ -24,11 +26,11 @@ pub(crate) struct GatewayConfig {
     /// How long a session at `/mcp` may be idle before it ends.
     #[schemars(range(min = 1, max = 1800))]
     pub(crate) mcp_idle_seconds: u64,
-    /// Who gives out tokens for `/mcp`, for clients to find.
+    /// The authorization servers that issue tokens for `/mcp`.
     pub(crate) oauth: OauthConfig,
 }
 
-/// Told at `/.well-known/oauth-protected-resource`, if there is an authorization server.
+/// `OauthConfig` is published at `/.well-known/oauth-protected-resource` if it names an authorization server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct OauthConfig {
@@ -41,7 +43,7 @@ pub(crate) struct OauthConfig {
 impl Default for GatewayConfig {
     fn default() -> Self {
         GatewayConfig {
-            listen: std::net::SocketAddr::from(([127, 0, 0, 1], 7770)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 7770)),
             public_url: None,
             hosts: Vec::new(),
             tls_cert: None,
@@ -51,6 +53,16 @@ impl Default for GatewayConfig {
             oauth: OauthConfig::default(),
         }
     }
+}
+
+/// Parses `listen`. The error names the key, because serde reports no path.
+fn listen_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        serde::de::Error::custom(format!(
+            "gateway.listen: {text:?} is not an address and a port, such as 127.0.0.1:7770"
+        ))
+    })
 }
 
 impl ConfigSection for GatewayConfig {}

@@ -35,7 +35,10 @@ fn listed(violations: &[Violation]) -> String {
 }
 
 fn meant(near: Option<&str>) -> String {
-    near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default()
+    match near {
+        Some(near) => format!("; did you mean \"{near}\"?"),
+        None => "; `gantry config show` lists the keys".to_owned(),
+    }
 }
 
 /// `Layers` holds the sources of the configuration before they are combined.

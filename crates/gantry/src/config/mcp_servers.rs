@@ -244,7 +244,7 @@ mod tests {
         );
         check("a", json!({"command": "x", "env": ["TOKEN=abc"]}), Some("must not have a value here"));
         check("a", json!({"command": "x", "env": ["GANTRY_TOKEN"]}), Some("reserved for Gantry"));
-        check("a", json!({"command": "x", "env": ["9A"]}), Some("is not a valid variable name"));
+        check("a", json!({"command": "x", "env": ["9A"]}), Some("not a valid variable name"));
         check("a", json!({"command": "x", "cwd": "here"}), Some("must be absolute"));
         check("a", json!({"command": "x", "timeoutSeconds": 0}), Some("between 1 and 86400"));
         for name in ["", "A", "a_b", "a__b", "gsv", "tool", "local", "a:b", "-a"] {

@@ -24,9 +24,9 @@ pub(crate) struct ModelsConfig {
     balanced: Option<String>,
     /// The model for hard work; `opus` means it too.
     deep: Option<String>,
-    /// Asked when the other one cannot answer.
+    /// The model to use when the chosen one cannot answer.
     fallback: Option<String>,
-    /// By name: the first part of `provider/model`.
+    /// Providers by name, which is the first part of `provider/model`.
     providers: BTreeMap<String, ProviderConfig>,
     /// A proxy on the way to them, as `http://HOST:PORT`; the environment's is not used. Servers on this machine are reached
     /// without it.
@@ -38,16 +38,16 @@ pub(crate) struct ModelsConfig {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 struct ProviderConfig {
-    /// How it speaks: `anthropic` (the Messages API) or `openai` (chat completions, as most servers do).
+    /// The protocol: `anthropic` (the Messages API) or `openai` (chat completions, as most servers do).
     kind: Option<KindConfig>,
-    /// Where it is. It may be on a private address.
+    /// Base URL. It may be a private address.
     base_url: Option<String>,
-    /// The key itself, or `secret:NAME` for one that is stored. The company's own endpoints take `ANTHROPIC_API_KEY` and
-    /// `OPENAI_API_KEY` if there is none.
+    /// The API key, or `secret:NAME` for a stored one. Without it, the company's own endpoints use `ANTHROPIC_API_KEY` and
+    /// `OPENAI_API_KEY`.
     key: Option<String>,
-    /// By the name it has there; what is left out is taken from what is known of the model.
+    /// Models by the provider's own name for them. Missing values come from Gantry's table of known models.
     models: BTreeMap<String, ModelConfig>,
-    /// How long the first word may take, for machines that read long prompts slowly.
+    /// Timeout for the first output, for machines that process long prompts slowly.
     first_byte_seconds: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ struct PriceConfig {
 pub(crate) struct LimitsConfig {
     /// Over all attempts.
     pub(crate) seconds: u64,
-    /// A stream that is silent for so long is given up.
+    /// Timeout of a silent stream.
     pub(crate) stall_seconds: u64,
     /// Of each model.
     attempts: u32,
@@ -102,7 +102,7 @@ struct BudgetsConfig {
     agent: Option<f64>,
     /// Of everybody.
     day: Option<f64>,
-    /// What is done where nobody knows the price of a model and there is a budget: `refuse` (the default), or count it as `free`.
+    /// What to do with a model of unknown price while a budget is set: `refuse` it (the default), or count it as `free`.
     unpriced: UnpricedConfig,
 }
 
@@ -191,14 +191,14 @@ impl ModelsConfig {
         }
     }
 
-    /// Values that must not be shown; a name of a stored secret is none.
+    /// Returns the values that must not be shown. The name of a stored secret is not one of them.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
         let keys = self.providers.values().filter_map(|provider| provider.key.clone());
         let proxy = self.proxy.clone().filter(|proxy| proxy.contains('@'));
         keys.filter(|key| !key.starts_with(SECRET)).chain(proxy)
     }
 
-    /// What is wrong with the name of a model that stands under a key, if there is one.
+    /// Checks the model name under a key and returns its error.
     pub(super) fn unknown(&self, key: &str, model: Option<&str>) -> Option<Violation> {
         let providers = self.providers.iter().map(|(name, provider)| {
             (name.as_str(), provider.models.keys().map(String::as_str).collect::<Vec<_>>())
@@ -207,7 +207,7 @@ impl ModelsConfig {
         Some(Violation { path: key.to_owned(), message })
     }
 
-    /// What the types cannot say.
+    /// Returns the errors that the types cannot express.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         let violation = |key: &str, message: &str| Violation {
             path: format!("models.{key}"),
@@ -229,7 +229,7 @@ impl ModelsConfig {
             |text: &String| text.parse::<Url>().is_ok_and(|url| url.scheme() == "http" && url.has_host());
         if self.proxy.as_ref().is_some_and(|proxy| !is_proxy(proxy)) {
             // Not quoted: it may hold credentials.
-            violations.push(violation("proxy", "that is no proxy; write it as http://HOST:PORT"));
+            violations.push(violation("proxy", "is not a valid proxy; write it as http://HOST:PORT"));
         }
         for (key, value) in [
             ("limits.seconds", self.limits.seconds),
@@ -246,7 +246,7 @@ impl ModelsConfig {
         let BudgetsConfig { run, agent, day, .. } = self.budgets;
         for (key, value) in [("budgets.run", run), ("budgets.agent", agent), ("budgets.day", day)] {
             if value.is_some_and(|value| !is_amount(value)) {
-                violations.push(violation(key, "is no amount of dollars"));
+                violations.push(violation(key, "must be a number of dollars, 0 or more"));
             }
         }
         violations
@@ -304,26 +304,37 @@ impl ProviderConfig {
         let mut violations = Vec::new();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || !name.chars().all(is_plain) || name.parse::<Tier>().is_ok() {
-            violations
-                .push(violation("", "is no name for a provider: letters, digits, - and _, and no tier's"));
+            violations.push(violation(
+                "",
+                "is not a valid provider name: use letters, digits, - and _, and not a tier's name",
+            ));
         }
         match self.address(name).map(address) {
-            None => violations.push(violation(".baseUrl", "is missing, such as http://127.0.0.1:8000/v1")),
+            None => {
+                violations.push(violation(".baseUrl", "is missing; set it, such as http://127.0.0.1:8000/v1"))
+            }
             Some(Err(message)) => violations.push(violation(".baseUrl", message)),
             Some(Ok(_)) => {}
         }
         if self.key.as_ref().is_some_and(|key| key.trim().chars().any(|c| !c.is_ascii_graphic())) {
-            violations.push(violation(".key", "is no key: it holds characters that cannot be sent"));
+            violations
+                .push(violation(".key", "is not a valid key: it contains characters that cannot be sent"));
         }
         for (id, model) in &self.models {
             let price = model.price.iter().flat_map(|price| {
                 [Some(price.input), Some(price.output), price.cache_read, price.cache_write]
             });
             if price.flatten().any(|price| !is_amount(price)) {
-                violations.push(violation(&format!(".models.{id}.price"), "is no amount of dollars"));
+                violations.push(violation(
+                    &format!(".models.{id}.price"),
+                    "must be a number of dollars, 0 or more",
+                ));
             }
             if model.context_window == Some(0) || model.max_output == Some(0) {
-                violations.push(violation(&format!(".models.{id}"), "has a window or an output of nothing"));
+                violations.push(violation(
+                    &format!(".models.{id}"),
+                    "contextWindow and maxOutput must be at least 1",
+                ));
             }
         }
         violations
@@ -353,17 +364,17 @@ fn is_amount(dollars: f64) -> bool {
     (0.0..1e9).contains(&dollars)
 }
 
-/// Where a provider is.
+/// Parses and checks the base URL of a provider.
 fn address(text: &str) -> Result<Url, &'static str> {
-    let url = Url::parse(text).map_err(|_| "is no address; write it as https://models.example.org/v1")?;
+    let url = Url::parse(text).map_err(|_| "is not a URL; write it as https://models.example.org/v1")?;
     match url.scheme() {
         "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
-            Err("must not hold a user or a password; the key has a place of its own")
+            Err("must not contain a user or a password; set `key` instead")
         }
         "http" | "https" if url.query().is_some() || url.fragment().is_some() => Err("must not have ? or #"),
         "http" | "https" if names_metadata(&url) => Err("is a cloud's metadata service, which has no models"),
         "http" | "https" => Ok(url),
-        _ => Err("must begin with https:// or http://"),
+        _ => Err("must start with https:// or http://"),
     }
 }
 
@@ -455,31 +466,31 @@ mod tests {
         assert_eq!((rates.cache_read, rates.cache_write), (0.5, 1.0));
         assert_eq!(config.budgets().day, Some(Money::from_dollars(2.5)));
         assert_eq!(config.budgets().unpriced, Unpriced::Free);
-        assert_eq!(config.secrets().count(), 0, "a secret's name is no secret");
+        assert_eq!(config.secrets().count(), 0, "a secret's name is not a secret value");
     }
 
     #[test]
-    fn everything_that_cannot_be_used_is_said() {
+    fn invalid_settings_are_reported() {
         for (config, part) in [
             (json!({"providers": {"lab": {}}}), "models.providers.lab.baseUrl: is missing"),
-            (json!({"providers": {"a/b": {"baseUrl": "http://x"}}}), "is no name for a provider"),
-            (json!({"providers": {"opus": {"baseUrl": "http://x"}}}), "is no name for a provider"),
-            (json!({"providers": {"lab": {"baseUrl": "ftp://x"}}}), "must begin with https://"),
-            (json!({"providers": {"lab": {"baseUrl": "http://u:p@x"}}}), "must not hold a user"),
+            (json!({"providers": {"a/b": {"baseUrl": "http://x"}}}), "is not a valid provider name"),
+            (json!({"providers": {"opus": {"baseUrl": "http://x"}}}), "is not a valid provider name"),
+            (json!({"providers": {"lab": {"baseUrl": "ftp://x"}}}), "must start with https://"),
+            (json!({"providers": {"lab": {"baseUrl": "http://u:p@x"}}}), "must not contain a user"),
             (json!({"providers": {"lab": {"baseUrl": "http://169.254.169.254/"}}}), "metadata service"),
-            (json!({"providers": {"openai": {"key": "two words"}}}), "is no key"),
+            (json!({"providers": {"openai": {"key": "two words"}}}), "is not a valid key"),
             (json!({"providers": {"openai": {"kind": "gemini"}}}), "is not one of \"anthropic\", \"openai\""),
             (
                 json!({"providers": {"openai": {"models": {"m": {"price": {"input": -1.0, "output": 1.0}}}}}}),
-                "is no amount",
+                "must be a number of dollars",
             ),
-            (json!({"budgets": {"day": -1.0}}), "models.budgets.day: is no amount"),
+            (json!({"budgets": {"day": -1.0}}), "models.budgets.day: must be a number of dollars"),
             (json!({"limits": {"attempts": 0}}), "models.limits.attempts: must be at least 1"),
-            (json!({"proxy": "socks5://x"}), "that is no proxy"),
+            (json!({"proxy": "socks5://x"}), "is not a valid proxy"),
             (json!({"fst": "x"}), "did you mean \"fast\"?"),
         ] {
-            let told = read(config).unwrap_err();
-            assert!(told.contains(part), "{part} not in {told}");
+            let error = read(config).unwrap_err();
+            assert!(error.contains(part), "{part} not in {error}");
         }
     }
 }

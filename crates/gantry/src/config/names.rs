@@ -48,7 +48,7 @@ pub(super) fn no_model<'a>(
     let is_word = name.len() <= "balanced".len() + 1 && name.chars().all(|c| c.is_ascii_alphabetic());
     let near = nearest(name, TIERS);
     (is_word && !near.is_empty()).then(|| {
-        format!("unknown tier {name:?}{}; write a model as provider/model", or_near(name, TIERS.into_iter()))
+        format!("unknown tier {name:?}{} Write a model as provider/model.", or_near(name, TIERS.into_iter()))
     })
 }
 

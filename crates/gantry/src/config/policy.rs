@@ -15,7 +15,7 @@ use super::{ConfigError, misplaced};
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct PolicyConfig {
     pub(crate) rules: Vec<RuleConfig>,
-    /// Absolute paths that count as sensitive beside the built-in ones.
+    /// Absolute paths that count as sensitive, in addition to the built-in ones.
     pub(crate) sensitive_paths: Vec<PathBuf>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct PolicyConfig {
 pub(crate) struct RuleConfig {
     /// Shown in refusals and in the audit log; `rule-1`, `rule-2`, … when left out.
     name: Option<String>,
-    /// A tool's name; `*` stands for anything.
+    /// A tool's name; `*` matches any text.
     tool: String,
     decision: Decision,
     #[serde(default)]
@@ -55,7 +55,7 @@ struct ConditionConfig {
 }
 
 impl PolicyConfig {
-    /// The rules, or what is wrong with each that cannot be used.
+    /// Builds the rules, or returns the error of each invalid one.
     pub(crate) fn build_rules(&self) -> Result<Vec<Rule>, ConfigError> {
         let (mut rules, mut violations) = (Vec::new(), Vec::new());
         for (index, rule) in self.rules.iter().enumerate() {
@@ -77,7 +77,12 @@ impl RuleConfig {
     fn build(&self, index: usize) -> Result<Rule, String> {
         let words = |err: RuleError| err.to_string();
         let name = self.name.clone().unwrap_or_else(|| format!("rule-{}", index + 1));
-        let reason = if self.reason.is_empty() { "the operator's policy says so" } else { &self.reason };
+        let reason = match (&*self.reason, self.decision) {
+            ("", Decision::Deny) => "the operator's policy forbids it",
+            ("", Decision::Ask) => "the operator's policy requires approval",
+            ("", Decision::Allow) => "the operator's policy allows it",
+            (reason, _) => reason,
+        };
         let mut rule = Rule::new(&name, &self.tool, self.decision, reason)
             .map_err(words)?
             .for_principals(self.principals.clone())

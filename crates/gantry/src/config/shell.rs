@@ -18,11 +18,11 @@ pub(crate) struct ShellConfig {
     sandbox: SandboxConfig,
     /// Directories in which `tool::shell_exec` looks for programs, before the system's own.
     path: Vec<PathBuf>,
-    /// Program names `tool::shell_exec` accepts beside the built-in list.
+    /// Program names `tool::shell_exec` accepts in addition to the built-in list.
     allow: Vec<String>,
-    /// Paths a confined command may read beside the system's, such as entries of the home directory.
+    /// Paths a confined command may read in addition to the system's, such as entries of the home directory.
     readable: Vec<PathBuf>,
-    /// Paths a confined command may write beside the workspace, such as package caches.
+    /// Paths a confined command may write in addition to the workspace, such as package caches.
     caches: Vec<PathBuf>,
 }
 

@@ -7,6 +7,7 @@
     reason = "tests read files, start processes and panic"
 )]
 
+mod architecture;
 #[cfg(feature = "gantry-example")]
 mod domain;
 mod faults;

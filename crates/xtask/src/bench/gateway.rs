@@ -91,8 +91,8 @@ impl Gateway {
         command.args(["up", "--listen", "127.0.0.1:0", "--json", "--workspace", "/"]);
         command.env("GANTRY_DATA_DIR", data.path());
         let running = Running::start(command)?;
-        let told: Value = serde_json::from_str(&running.said)?;
-        let url = told["url"].as_str().context("no url")?.to_owned();
+        let announced: Value = serde_json::from_str(&running.said)?;
+        let url = announced["url"].as_str().context("no url")?.to_owned();
         Ok(Gateway { gantry: gantry.to_owned(), data, running, url })
     }
 

@@ -92,11 +92,11 @@ fn weigh(expanded: &[Expanded<'_>]) -> Result<usize, &'static str> {
     let recursive = (0..expanded.len()).filter(|number| weights[*number].is_none());
     for number in recursive {
         let ways_back = heaviest(&expanded[number], |target| usize::from(weights[target].is_none()));
-        let beside = heaviest(&expanded[number], |target| weights[target].unwrap_or(0));
-        if ways_back > 1 || expanded[number].visits + beside > MAX_VISITS {
+        let others = heaviest(&expanded[number], |target| weights[target].unwrap_or(0));
+        if ways_back > 1 || expanded[number].visits + others > MAX_VISITS {
             return Err(COSTLY);
         }
-        most = most.max(expanded[number].visits + beside);
+        most = most.max(expanded[number].visits + others);
     }
     Ok(most)
 }

@@ -22,7 +22,7 @@ fn stripe() -> Value {
 #[tokio::test]
 async fn create_list_view_update_delete() {
     let bench = Bench::new();
-    assert_eq!(setup(&bench, json!({"action": "list"})).await.unwrap(), "There are no API profiles.");
+    assert_eq!(setup(&bench, json!({"action": "list"})).await.unwrap(), "No API profiles exist.");
     let created = setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
     assert_eq!(
         created,
@@ -52,7 +52,7 @@ async fn create_list_view_update_delete() {
     assert_eq!(viewed, expected);
     setup(&bench, json!({"action": "delete", "id": "stripe"})).await.unwrap();
     let gone = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap_err();
-    assert_eq!(gone, "there is no API profile \"stripe\" (action list shows all)");
+    assert_eq!(gone, "unknown API profile \"stripe\" (action list shows all)");
 }
 
 #[tokio::test]
@@ -105,9 +105,9 @@ async fn every_missing_or_invalid_field_is_reported_and_nothing_is_saved() {
     for (input, expected) in [
         (json!({"action": "create", "id": "a", "profile": stripe()}), "give one id"),
         (json!({"action": "update", "profile": {}}), "needs the id of a profile"),
-        (json!({"action": "update", "id": "none", "profile": {}}), "there is no API profile \"none\""),
+        (json!({"action": "update", "id": "none", "profile": {}}), "unknown API profile \"none\""),
         (json!({"action": "delete"}), "needs the id of a profile"),
-        (json!({"action": "delete", "id": "../../gantry"}), "there is no API profile"),
+        (json!({"action": "delete", "id": "../../gantry"}), "unknown API profile"),
         (json!({"action": "view", "id": "a", "profile": {}}), "this action does not use profile"),
         (json!({"action": "list", "id": "a"}), "this action does not use id"),
     ] {

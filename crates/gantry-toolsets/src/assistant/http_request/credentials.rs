@@ -268,7 +268,7 @@ impl Resolver<'_> {
             let near = near.first().map(|near| format!("; did you mean secret:{near}?")).unwrap_or_default();
             let shown: String = name.chars().take(64).collect();
             return Err(format!(
-                "there is no secret {shown}{near}; the operator stores it with `gantry secrets set {shown} --host {host}`"
+                "unknown secret {shown}{near}; the operator stores it with `gantry secrets set {shown} --host {host}`"
             ));
         };
         let patterns = secret.hosts.iter().filter_map(|host| HostPattern::parse(host).ok());

@@ -122,7 +122,7 @@ async fn every_problem_is_listed_and_nothing_is_sent() {
         (json!({"url": site.url("/"), "timeout_ms": 0}), "timeout_ms: must be from 1"),
         (
             json!({"url": site.url("/"), "headers": {"A": "Bearer secret:NONE"}}),
-            "headers.A: there is no secret NONE",
+            "headers.A: unknown secret NONE",
         ),
     ] {
         let error = send(&bench, input.clone()).await.unwrap_err();

@@ -266,7 +266,11 @@ fn unusual_numbers_and_bytes_are_rejected_or_harmless() {
     let world = World::new();
     world.write("a.txt", "x");
     let read = ["call", "read", r#"{"path": "a.txt"}"#, "--deadline"];
-    assert_eq!(world.run(&[&read[..], &["18446744073709551615"]].concat()).code, 0, "never is no deadline");
+    assert_eq!(
+        world.run(&[&read[..], &["18446744073709551615"]].concat()).code,
+        0,
+        "never means no deadline"
+    );
     assert_eq!(world.run(&[&read[..], &["-1"]].concat()).code, 2);
     assert_eq!(world.run(&["audit", "--since", "999999999999999999d"]).code, 2);
     std::fs::write(world.workspace().join("bytes.json"), b"{\"path\": \"\xff\"}").unwrap();

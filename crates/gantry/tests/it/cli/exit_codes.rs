@@ -178,7 +178,7 @@ fn common_mistakes_are_reported_with_a_fix() {
     let again = world.run(&["tokens", "revoke", "ci"]);
     assert!(again.code != 0 && again.stderr.contains("already revoked"), "{again:?}");
     let never = world.run(&["tokens", "revoke", "never"]);
-    assert!(never.code != 0 && never.stderr.contains("there is no client token"), "{never:?}");
+    assert!(never.code != 0 && never.stderr.contains("unknown client token"), "{never:?}");
     // The audit log says what was wrong, and quotes no value.
     world.run(&["call", "Bash", r#"{"comand": "x", "timeoutt": 1}"#]);
     let log = world.run(&["audit", "--status", "invalid_input"]).stdout;

@@ -107,7 +107,7 @@ fn server_models_are_listed_tested_and_set() {
 
 #[test]
 fn failure_names_the_fix_and_hides_the_key() {
-    let message = Some(format!("{KEY} is no key"));
+    let message = Some(format!("{KEY} is not a valid key"));
     let refused = Turn::fail(Failure::Status { status: 401, retry_after: None, message, location: None });
     let (_runtime, server) = start(Script { turns: vec![refused.clone(), refused], ..Script::default() });
     let world = lab(&server, "[models.limits]\nattempts = 1\n");
@@ -133,7 +133,7 @@ fn stored_key_is_sent_to_its_host_only() {
         "[models.providers.lab]\nbaseUrl = \"{url}\"\nkey = \"secret:LAB\"\n[models.providers.lab.models.scripted-1]\n"
     ));
     let ran = run(&world, &["models", "test", "fast"], &[]);
-    assert!(ran.stderr.contains("there is no secret LAB") && ran.code == 1, "{ran:?}");
+    assert!(ran.stderr.contains("unknown secret LAB") && ran.code == 1, "{ran:?}");
     for (host, expected) in [("models.example.org", 1), ("127.0.0.1", 0)] {
         let stored = world.run_with_input(&["secrets", "set", "LAB", "--host", host], KEY);
         assert_eq!(stored.code, 0, "{stored:?}");

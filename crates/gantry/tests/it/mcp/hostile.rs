@@ -217,7 +217,7 @@ fn failing_server_backs_off() {
         assert_eq!(answer.status, 503, "{}", answer.text());
         assert!(answer.text().contains("cannot find the database"), "{}", answer.text());
         if answer.text().contains("is retried in") {
-            assert!(begun.elapsed() < Duration::from_secs(1), "told at once");
+            assert!(begun.elapsed() < Duration::from_secs(1), "the failure is reported at once");
             refused_at_once += 1;
             std::thread::sleep(Duration::from_millis(200));
         }

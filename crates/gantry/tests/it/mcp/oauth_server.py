@@ -27,7 +27,7 @@ REFUSALS = {
 # Answers that are none, by the tool that gives them.
 BAD = {
     "bare": (200, "application/json", '{"jsonrpc": "2.0", "id": NUMBER}'),
-    "nonsense": (200, "application/json", "this is no message"),
+    "nonsense": (200, "application/json", "this is not a message"),
     "page": (200, "text/html", "<p>hello</p>"),
     "event": (200, "text/event-stream", 'data: {"jsonrpc": "2.0", "id": NUMBER}\n\n'),
     "deep": (200, "text/event-stream", 'data: {"jsonrpc": "2.0", "id": NUMBER, "result": ' + "[" * 200 + "]" * 200 + "}\n\n"),

@@ -1,4 +1,4 @@
-"""An MCP server that does as it is told, well and badly. Its tools are a file, so that they can change while it runs."""
+"""An MCP server whose behaviour is scripted, valid or not. Its tools are a file, so that they can change while it runs."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def call(number, name, arguments, meta):
             say({"method": "notifications/message", "params": {"level": "info", "data": "x" * 100}})
     if name == "babble":
         while True:
-            write("this is no message")
+            write("this is not a message")
     if name == "huge":
         with out:
             while True:

@@ -493,7 +493,11 @@ fn idle_server_is_stopped_and_restarted_on_demand() {
     let up = Gateway::start(&world);
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).status, 200);
     let first = *fake.pids().last().unwrap();
-    assert_eq!(up.call("fake__sleep", &json!({"seconds": 2})).text(), "slept", "work is no idleness");
+    assert_eq!(
+        up.call("fake__sleep", &json!({"seconds": 2})).text(),
+        "slept",
+        "a running call is not idle time"
+    );
     assert_eq!(*fake.pids().last().unwrap(), first);
     eventually("it is stopped", Duration::from_secs(10), || !is_alive(first));
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).status, 200);
@@ -565,7 +569,7 @@ fn invalid_configuration_change_is_reported_and_ignored() {
     assert_eq!(call(), "x");
     let good = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
     world.configure(&format!("{good}\n[mcpServers.fake.auth]\nkey = 1\n"));
-    eventually("it is told", Duration::from_secs(10), || {
+    eventually("the error is logged", Duration::from_secs(10), || {
         let reported = std::fs::read_to_string(&log).unwrap();
         reported.contains("is not valid; the previous configuration stays in effect")
             && reported.contains("auth")

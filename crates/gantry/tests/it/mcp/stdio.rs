@@ -27,7 +27,10 @@ fn default_tool_list_is_small_and_complete() {
         assert!(!tool["title"].as_str().unwrap().is_empty(), "{name}");
         assert!(tool["description"].as_str().unwrap().len() > 20, "{name}");
         assert_eq!(tool["inputSchema"]["type"], "object", "{name}");
-        assert!(tool["inputSchema"]["properties"].get("node").is_none(), "one node is no choice: {name}");
+        assert!(
+            tool["inputSchema"]["properties"].get("node").is_none(),
+            "one node needs no argument: {name}"
+        );
         for hint in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
             assert!(tool["annotations"][hint].is_boolean(), "{name} {hint}");
         }
@@ -358,7 +361,7 @@ fn every_call_is_audited_under_the_clients_name() {
     );
 }
 
-/// A sensitive path is asked for. Whoever cannot be asked is denied, by the rule's name.
+/// A sensitive path needs approval. A client that cannot ask its user is denied, with the rule's name.
 #[test]
 fn approval_is_asked_by_elicitation() {
     let world = World::new();

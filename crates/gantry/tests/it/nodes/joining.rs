@@ -383,7 +383,7 @@ fn process_exits_during_gateway_downtime_are_reported_after_reconnect() {
     up.kill();
     std::thread::sleep(Duration::from_millis(1500));
     let up = Gateway::start(&world);
-    // A command comes and goes; that is no listener.
+    // The connection of a command is short and does not count as a listener.
     assert_eq!(world.run(&["nodes", "list"]).code, 0);
     let mine = up.client_token(&world, "mine", &[]);
     let runtime = runtime();

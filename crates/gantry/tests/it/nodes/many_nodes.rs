@@ -92,7 +92,7 @@ fn every_one_of_200_nodes_answers() {
     assert!(each < 48 * DEBUG_FACTOR, "{each} KB");
 }
 
-/// Whoever is connected is served, however many others hold what is left.
+/// Connected clients are served, even if other connections use up the rest.
 #[test]
 fn low_file_limit_keeps_existing_connections_working() {
     let world = World::new();

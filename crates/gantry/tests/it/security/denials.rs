@@ -2,7 +2,6 @@
 //! the matrix behind the gate, so each call would have its effect if it were let through.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use gantry_model::testing::Turn;
 use gantry_testkit::Gateway;
@@ -61,7 +60,7 @@ fn every_tool_is_denied_on_every_surface() {
     all.push(("Bash".into(), json!({"command": "echo x > planted-file", "node": "*"})));
     *tools.lock().unwrap() = all.clone();
     let started = server.pids().len();
-    let before = tree(&world.workspace());
+    let before = gantry_testkit::files_below(&world.workspace());
 
     let up = Gateway::start(&world);
     let far = Far::join(&world, &up);
@@ -137,27 +136,12 @@ fn every_tool_is_denied_on_every_surface() {
         assert_eq!(ran.code, 0, "{ran:?}");
         run_of(&format!("agent:{autonomy}:chat"), "gantry chat");
     }
-    assert_eq!(tree(&world.workspace()), before);
-    assert_eq!(tree(&far.world.workspace()), BTreeMap::new());
+    assert_eq!(gantry_testkit::files_below(&world.workspace()), before);
+    assert_eq!(gantry_testkit::files_below(&far.world.workspace()), BTreeMap::new());
     assert_eq!(server.pids().len(), started, "a server was started for a call that is denied");
     // Nor among the objects.
-    let planted = tree(&world.data()).into_keys().find(|path| path.ends_with("planted-file"));
+    let planted =
+        gantry_testkit::files_below(&world.data()).into_keys().find(|path| path.ends_with("planted-file"));
     assert_eq!(planted, None);
     model.check();
-}
-
-fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    let mut todo = vec![root.to_owned()];
-    while let Some(folder) = todo.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                todo.push(path);
-            } else {
-                files.insert(path.clone(), std::fs::read(&path).unwrap());
-            }
-        }
-    }
-    files
 }

@@ -83,7 +83,7 @@ fn data_directories_are_private_whatever_the_umask() {
     drop((up, node));
 }
 
-/// Whoever runs as the same user can open the directory to others, also from a confined shell.
+/// A program of the same user can open the directory to others, also from a confined shell.
 #[test]
 fn changed_modes_are_restored_at_the_next_start() {
     let world = World::new();

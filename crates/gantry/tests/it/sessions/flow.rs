@@ -18,8 +18,8 @@ mod caller_labels;
 mod pictures;
 mod remote_tools;
 
-/// A call the model makes: the tool, and its input as JSON. `{site}`, `{canary}`, `{workspace}`, `{agent}` and `{today}`
-/// stand for what they are.
+/// A call the model makes: the tool, and its input as JSON. `{site}`, `{canary}`, `{workspace}`, `{agent}` and `{today}` are
+/// placeholders.
 type Step = (&'static str, &'static str);
 
 struct Case {

@@ -38,14 +38,14 @@ def streamed(client, text, **more):
 
 
 def whole(client, text, **more):
-    told = ask(client, text, **more)
-    choice = told.choices[0]
+    answer = ask(client, text, **more)
+    choice = answer.choices[0]
     return {
         "text": choice.message.content,
         "finish": choice.finish_reason,
         "role": choice.message.role,
-        "model": told.model,
-        "total": told.usage.total_tokens,
+        "model": answer.model,
+        "total": answer.usage.total_tokens,
     }
 
 

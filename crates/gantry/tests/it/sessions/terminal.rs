@@ -75,7 +75,7 @@ fn conversation_works_at_a_terminal() {
     terminal.sees("ms)");
     terminal.sees("heard <");
     assert_eq!(std::fs::read_to_string(world.workspace().join("notes")).unwrap(), "ran\n");
-    // Whoever says always says for how long, and how far.
+    // `always` has a time and a scope.
     terminal.type_keys("run it\r");
     terminal.sees("Allow? [y]es, [n]o, [a]lways");
     terminal.type_keys("a 8 hours\r");

@@ -75,7 +75,7 @@ fn found(values: &[&str], form: TextForm, text: &str) -> Option<Range<usize>> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if std::env::var("GANTRY_SOAK").is_ok() { 200_000 } else { 4_000 },
+        cases: gantry_testkit::scaled(200_000, 4_000),
         ..ProptestConfig::default()
     })]
 

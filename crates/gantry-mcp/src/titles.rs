@@ -1,4 +1,4 @@
-//! Titles of tools.
+//! Makes the titles of tools that clients show.
 
 /// Returns a tool's title: `web_fetch` becomes `Web fetch`.
 pub(crate) fn title(name: &str) -> String {

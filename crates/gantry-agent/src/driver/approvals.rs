@@ -85,14 +85,13 @@ impl Driver {
         };
         let Some(question) = found.cloned() else {
             let ids: Vec<&str> = open.iter().map(|question| question.id.as_str()).collect();
-            let which = if ids.is_empty() {
-                "no question is open".to_owned()
-            } else {
-                format!("open questions: {}", ids.join(", "))
-            };
-            let message = match id {
-                Some(id) => format!("unknown question {id:?}; {which}"),
-                None => format!("name the question; {which}"),
+            let message = match (id, ids.is_empty()) {
+                (Some(id), true) => format!("unknown question {id:?}; no question is open"),
+                (Some(id), false) => format!("unknown question {id:?}; open questions: {}", ids.join(", ")),
+                (None, true) => "no question is open in this session".to_owned(),
+                (None, false) => {
+                    format!("several questions are open ({}); choose one by its id", ids.join(", "))
+                }
             };
             let _ = done.send(Err(SessionError::Refused(message)));
             return Ok(());
@@ -209,6 +208,6 @@ fn consent_of(answer: &ApprovalDecision) -> Consent {
     match answer {
         ApprovalDecision::Yes | ApprovalDecision::Always { .. } => Consent::Allowed,
         ApprovalDecision::No => Consent::Denied("the user said no".into()),
-        ApprovalDecision::Expired => Consent::Denied("nobody answered in time".into()),
+        ApprovalDecision::Expired => Consent::Denied("the user did not answer in time".into()),
     }
 }
