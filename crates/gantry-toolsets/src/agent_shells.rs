@@ -201,6 +201,9 @@ impl AgentShells {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 /// Removes a session from the list after it had no commands for [`IDLE_LIMIT`].
 async fn drop_when_idle(session: Weak<ShellSession>, list: Weak<SessionList>, stop: CancellationToken) {
     loop {

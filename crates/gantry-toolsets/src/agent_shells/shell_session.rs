@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_net::{NetworkPolicy, proxy_environment};
 use gantry_process::{PrivateTmp, Processes, SessionId, SessionNetwork, Waited, env};
 use gantry_tool::{Call, Label};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How long one wait for the end of a background command takes.
@@ -122,14 +123,14 @@ impl Ledger {
         self.lock().running.iter().any(|running| running.call.id == call.id)
     }
 
-    fn begin(&self, call: &Arc<Call>, tool: &'static str) {
+    pub(super) fn begin(&self, call: &Arc<Call>, tool: &'static str) {
         let mut entries = self.lock();
         entries.last = Attributed { call: ended(call), tool, is_running: false };
         entries.running.push(Attributed { call: call.clone(), tool, is_running: true });
         entries.commands += 1;
     }
 
-    fn end_call(&self, call: &Call) {
+    pub(super) fn end_call(&self, call: &Call) {
         let mut entries = self.lock();
         if let Some(position) = entries.running.iter().position(|running| running.call.id == call.id) {
             entries.running.remove(position);
