@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use gantry_model::{Block, Effort, Message, Reply, Role, StopReason, Thinking, Usage};
 pub use gantry_protocol::Addressee;
-use gantry_tool::{Approval, Label};
+use gantry_tool::{Approval, EGRESS_RULE, Label};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -225,13 +225,15 @@ impl State {
         self.calls().iter().find(|call| call.id == id)
     }
 
-    /// Whether an earlier grant covers the question. A grant for a call covers that call under any rule, except that the flow
-    /// rule needs a grant that was given for the flow rule.
+    /// Whether an earlier grant covers the question. A grant for a call covers that call under any rule, with two exceptions:
+    /// the flow rule needs a grant that was given for the flow rule, and a connection needs one for its host.
     pub(crate) fn is_granted(&self, asked: &Approval, exact: &str, now: i64) -> bool {
         let Approval { tool, rule, fingerprint, .. } = asked;
         let is_same_call = |grant: &Grant| {
             let is_flow_grant = grant.rule == flow::RULE;
             !exact.is_empty()
+                && *rule != EGRESS_RULE
+                && grant.rule != EGRESS_RULE
                 && grant.exact == exact
                 && (is_flow_grant || (grant.tool == *tool && *rule != flow::RULE))
         };

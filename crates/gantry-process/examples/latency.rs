@@ -29,7 +29,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
         read_only: vec![],
         network: Network::Allowed,
     };
-    let mut times = [const { Vec::new() }; 4];
+    // As agents' shells have it: a covered directory, a covered file and a read-only file.
+    let home = std::env::temp_dir().join(format!("gantry-latency-{}", std::process::id()));
+    std::fs::create_dir_all(home.join("data"))?;
+    for name in [".netrc", ".bashrc"] {
+        std::fs::write(home.join(name), "")?;
+    }
+    let isolated = || Sandbox::Isolated {
+        write: vec![home.clone()],
+        covered: vec![home.join("data"), home.join(".netrc")],
+        read_only: vec![home.join(".bashrc")],
+        network: Network::Allowed,
+    };
+    let session = processes.create_network().await?;
+    let network = std::sync::Arc::new(session.network);
+    let mut times = [const { Vec::new() }; 6];
     for _ in 0..ROUNDS {
         let begun = Instant::now();
         tokio::process::Command::new("/bin/true").current_dir("/").env_clear().output().await?;
@@ -39,11 +53,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
             processes.run(command(sandbox), CancellationToken::new()).await?;
             times[index].push(begun.elapsed());
         }
+        for (index, network) in [(4, None), (5, Some(network.clone()))] {
+            let mut command = command(isolated());
+            command.network = network;
+            let begun = Instant::now();
+            processes.run(command, CancellationToken::new()).await?;
+            times[index].push(begun.elapsed());
+        }
     }
-    for (name, times) in ["direct", "kept", "kept, only", "kept, except"].iter().zip(&mut times) {
+    std::fs::remove_dir_all(&home)?;
+    let names = ["direct", "kept", "kept, only", "kept, except", "isolated, no network", "isolated, session"];
+    for (name, times) in names.iter().zip(&mut times) {
         times.sort();
         let at = |part: f64| -> Duration { times[(ROUNDS as f64 * part) as usize] };
-        println!("{name:>14}: median {:>9.1?}  p90 {:>9.1?}  p99 {:>9.1?}", at(0.5), at(0.9), at(0.99));
+        println!("{name:>20}: median {:>9.1?}  p90 {:>9.1?}  p99 {:>9.1?}", at(0.5), at(0.9), at(0.99));
     }
     Ok(())
 }

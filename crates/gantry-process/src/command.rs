@@ -25,7 +25,8 @@ pub struct Command {
     pub timeout: Option<Duration>,
     pub capture: Capture,
     pub sandbox: Sandbox,
-    /// The network of an isolated command. Other sandboxes use the machine's network.
+    /// The network that the command joins. Without one, an isolated command gets an empty network,
+    /// and any other command uses the machine's network.
     pub network: Option<Arc<SessionNetwork>>,
 }
 

@@ -54,6 +54,12 @@ impl Processes {
         let created = tokio::task::spawn_blocking(move || create(&options)).await;
         created.map_err(Error::other).and_then(|created| created).map_err(failed)
     }
+
+    /// Creates a network and drops it, to learn whether this system allows namespaces. Blocks for a
+    /// few milliseconds. The error is the reason.
+    pub fn check_namespaces(&self) -> Result<(), String> {
+        create(&self.inner.keepers.options).map(drop).map_err(|err| err.to_string())
+    }
 }
 
 fn create(options: &ProcessesOptions) -> Result<NewNetwork, Error> {

@@ -139,6 +139,12 @@ pub struct Caller {
     pub autonomy: String,
     /// `cli`, `http`, `websocket`, `mcp` or `agent`.
     pub surface: String,
+    /// The agent's session. Its commands on a node share one network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The labels of what the agent has read: `untrusted`, `private`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
 }
 
 /// `result` of `tool.call`: the answer of the tool, or its own error. A refusal by the gate is the response's `error`.

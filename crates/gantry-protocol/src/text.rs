@@ -89,6 +89,8 @@ mod tests {
                 agent: "main".into(),
                 autonomy: "guided".into(),
                 surface: "http".into(),
+                session: None,
+                labels: Vec::new(),
             },
         };
         let text = node_call_text(&params.call_id, &params.tool, &input, &params.caller);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One line of the log: a call that begins, ends or is refused.
+/// One line of the log: a call that begins, ends or is refused, or a connection of its command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRecord {
@@ -16,7 +16,7 @@ pub struct AuditRecord {
     pub agent: String,
     pub surface: Cow<'static, str>,
     pub tool: String,
-    /// Masked and bounded. Only on the first line of a call.
+    /// Masked and bounded. Only on the first line of a call, and on connections: `host`, `port`, `bytesUp`, `bytesDown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// The policy rule that decided, by name.
@@ -47,6 +47,8 @@ pub enum Phase {
     End,
     /// The tool did not run: the call was denied, invalid or unknown.
     Refused,
+    /// A connection of a sandboxed command has ended, or was denied.
+    Connection,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -58,6 +58,11 @@ impl Principal {
     pub fn is_operator(&self) -> bool {
         *self == Principal::Operator
     }
+
+    /// Whether Gantry itself started the call: one of its agents, or a schedule.
+    pub fn is_own_agent(&self) -> bool {
+        matches!(self, Principal::Agent { .. } | Principal::Scheduler)
+    }
 }
 
 impl Principal {
@@ -289,19 +294,20 @@ impl Findings {
         if warnings.is_empty() {
             return;
         }
-        let line = |text: &String| -> String {
-            let shown = text.chars().take(MAX_WARNING_CHARS);
-            let mut line: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
-            if text.chars().nth(MAX_WARNING_CHARS).is_some() {
-                line.push('…');
-            }
-            line
-        };
+        let line = |text: &String| warning_line(text);
         let mut found = self.lock();
         let room = MAX_WARNINGS.saturating_sub(found.warnings.len());
         found.warnings.extend(warnings.iter().take(room).map(line));
         if warnings.len() > room {
             found.warnings.push(format!("{} more warnings are not shown", warnings.len() - room));
+        }
+    }
+
+    /// Adds a warning unless the call has it already.
+    pub fn warn_once(&self, warning: &str) {
+        let line = warning_line(warning);
+        if !self.lock().warnings.contains(&line) {
+            self.warn(&[line]);
         }
     }
 
@@ -319,6 +325,15 @@ impl Findings {
         let more = found.labels.iter().filter(|label| !known.contains(label));
         known.iter().chain(more).copied().collect()
     }
+}
+
+fn warning_line(text: &str) -> String {
+    let shown = text.chars().take(MAX_WARNING_CHARS);
+    let mut line: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_WARNING_CHARS).is_some() {
+        line.push('…');
+    }
+    line
 }
 
 /// The progress of a call.

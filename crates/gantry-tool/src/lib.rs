@@ -34,7 +34,7 @@ pub use call::{
     UnknownPrincipal,
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
-pub use gate::approval::{Approval, Approver, Consent, ConsentFuture};
+pub use gate::approval::{Approval, Approver, Consent, ConsentFuture, EGRESS_RULE};
 pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
 pub use metrics::{Metrics, Status};
 pub use policy::sensitive::SensitivePaths;

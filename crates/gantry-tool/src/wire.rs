@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::call::{Autonomy, Call, Principal, Surface};
 use crate::error::{Refusal, RefusalCode, ToolError, Violation};
 use crate::gate::{Answer, Outcome};
-use crate::tool::{Reply, Tool};
+use crate::tool::{Label, Reply, Tool};
 
 impl Refusal {
     pub fn to_wire(&self) -> WireError {
@@ -137,6 +137,8 @@ impl Call {
             agent: self.agent.clone(),
             autonomy: self.autonomy.name().to_owned(),
             surface: self.surface.name().to_owned(),
+            session: self.session.clone(),
+            labels: self.labels.iter().map(|label| label.name().to_owned()).collect(),
         }
     }
 
@@ -149,6 +151,9 @@ impl Call {
         let mut call = Call::new(principal, surface, workspace);
         call.autonomy = Autonomy::from_name(&caller.autonomy).ok_or_else(|| refused("autonomy"))?;
         call.agent.clone_from(&caller.agent);
+        call.session.clone_from(&caller.session);
+        let label = |name: &String| Label::from_name(name).ok_or_else(|| refused("label"));
+        call.labels = caller.labels.iter().map(label).collect::<Result<_, _>>()?;
         Ok(call)
     }
 }
@@ -202,9 +207,11 @@ mod tests {
             Principal::Mcp { client: "x".into() },
             Principal::Agent { id: "main".into() },
         ] {
-            let call = Call::new(principal, Surface::Http, "/".into());
+            let mut call = Call::new(principal, Surface::Http, "/".into());
+            (call.session, call.labels) = (Some("agent:main:main".into()), vec![Label::Untrusted]);
             let back = Call::on_behalf(&call.caller(), "/".into()).unwrap();
             assert_eq!(back.caller(), call.caller());
+            assert_eq!((back.session, back.labels), (call.session, call.labels));
         }
         let nobody = Caller {
             principal: "root".into(),

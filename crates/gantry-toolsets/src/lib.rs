@@ -4,6 +4,7 @@
 //! [`all`] is the only list of tools. It feeds the registry, the command line, the documentation
 //! and the tests.
 
+mod agent_shells;
 mod assistant;
 mod basic;
 mod blocking;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use gantry_tool::Tool;
 
+pub use agent_shells::{EgressHost, EgressHostError, EgressSettings, IDLE_LIMIT, MAX_SHELL_SESSIONS};
 pub use assistant::{TokenCache, missing_secrets};
 pub use gantry_tool::LOCAL_NODE;
 pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};

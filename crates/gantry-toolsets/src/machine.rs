@@ -7,14 +7,20 @@ use std::sync::Arc;
 
 use gantry_files::{FileError, Files, PartRecords, PathTest, Scope};
 use gantry_net::NetworkPolicy;
-use gantry_process::{Network, ProcessError, Processes, Sandbox, env};
-use gantry_tool::{Call, Message, ResultStore, SensitivePaths, ToolError};
+use gantry_process::{ProcessError, Processes, env};
+use gantry_tool::{AuditSink, Call, Message, ResultStore, SensitivePaths, ToolError};
 
+use crate::agent_shells::{AgentShells, EgressSettings, ShellUse};
 use crate::web::Web;
+
+pub(crate) use confinement::Confinement;
+
+mod confinement;
 
 /// `Machine` is the state that every tool of a machine shares.
 pub struct Machine {
     parts: MachineParts,
+    shells: AgentShells,
     /// Checked by the scopes of calls that must avoid sensitive paths.
     is_sensitive: PathTest,
 }
@@ -38,6 +44,10 @@ pub struct MachineParts {
     pub one_shot: bool,
     /// Clients and settings of the web tools.
     pub web: Web,
+    /// Settings for the connections of isolated commands.
+    pub egress: EgressSettings,
+    /// Records the connections of isolated commands.
+    pub audit: Arc<dyn AuditSink>,
     /// Confines every caller to the workspace: paths are contained, and the kernel confines every
     /// shell. Where it cannot, shells are refused.
     pub contain: bool,
@@ -50,6 +60,8 @@ pub(crate) const SYSTEM_READABLE: &[&str] =
 #[derive(Debug, Clone, Default)]
 pub struct ShellSettings {
     pub sandbox: SandboxMode,
+    /// Commands of Gantry's own agents run with their own mounts and network.
+    pub isolated: bool,
     /// Directories that are searched for allow-listed programs, before the system's own.
     pub path: Vec<PathBuf>,
     /// Program names that are allowed in addition to the built-in list.
@@ -74,7 +86,8 @@ pub struct Isolation {
     pub level: IsolationLevel,
     /// Variables that are passed to commands of sandboxed agents.
     pub variables: Vec<(String, String)>,
-    /// The hosts that web tools may reach. Commands have no sockets unless this is `AllowAll`.
+    /// The hosts that web tools and isolated commands may reach. Other commands have no sockets unless
+    /// this is `AllowAll`.
     pub network: NetworkPolicy,
 }
 
@@ -110,7 +123,14 @@ pub enum IsolationLevel {
 impl Machine {
     pub fn new(parts: MachineParts) -> Machine {
         let sensitive = parts.sensitive.clone();
-        Machine { parts, is_sensitive: Arc::new(move |path: &Path| sensitive.contains(path)) }
+        let shells = AgentShells::new(
+            parts.processes.clone(),
+            parts.temp_dir.clone(),
+            parts.egress.clone(),
+            parts.audit.clone(),
+            parts.web.masker.clone(),
+        );
+        Machine { parts, shells, is_sensitive: Arc::new(move |path: &Path| sensitive.contains(path)) }
     }
 
     pub(crate) fn processes(&self) -> &Processes {
@@ -250,15 +270,6 @@ impl Machine {
         call.policy_agents.iter().map(of).fold(own, |isolation, other| isolation.within(other))
     }
 
-    /// Decides about the sockets of commands. They cannot be limited to some hosts, so they have
-    /// all or none.
-    pub(crate) fn network(&self, call: &Call) -> Network {
-        match self.reachable(call) {
-            NetworkPolicy::AllowAll => Network::Allowed,
-            NetworkPolicy::AllowList(_) | NetworkPolicy::DenyAll => Network::Denied,
-        }
-    }
-
     /// Returns the hosts that web tools may reach for this call.
     pub(crate) fn reachable(&self, call: &Call) -> NetworkPolicy {
         self.isolation(call).reachable()
@@ -266,41 +277,6 @@ impl Machine {
 
     pub(crate) fn web(&self) -> &Web {
         &self.parts.web
-    }
-
-    /// Returns the confinement of an ordinary shell. The operator on an open network has none.
-    /// Others cannot reach Gantry's own paths and, if the call must avoid them, sensitive paths of
-    /// the home directory. On a contained machine, everyone has only the workspace and the system's
-    /// programs.
-    pub(crate) fn shell_sandbox(&self, call: &Call) -> Sandbox {
-        let network = self.network(call);
-        if self.parts.contain {
-            let system = SYSTEM_READABLE.iter().map(PathBuf::from);
-            let workspace = std::iter::once(call.workspace.clone());
-            let write: Vec<PathBuf> = workspace.chain(self.parts.shell.caches.iter().cloned()).collect();
-            return Sandbox::OnlyExcept {
-                read: system.chain(self.parts.shell.readable.iter().cloned()).collect(),
-                read_only: self.start_files(),
-                write,
-                closed: self.parts.closed.clone(),
-                network,
-            };
-        }
-        let open = network == Network::Allowed;
-        if open && (call.principal.is_operator() || self.parts.shell.sandbox == SandboxMode::Off) {
-            return Sandbox::None;
-        }
-        let mut closed = self.parts.closed.clone();
-        if call.avoid_sensitive
-            && let Some(home) = self.home()
-        {
-            let workspace = gantry_process::existing(std::slice::from_ref(&call.workspace));
-            let places = gantry_process::existing(&self.parts.sensitive.in_home(home)).into_iter();
-            // A sensitive directory that contains the workspace stays open, because the operator
-            // chose that workspace.
-            closed.extend(places.filter(|place| !workspace.iter().any(|root| root.starts_with(place))));
-        }
-        Sandbox::Except { closed, read_only: self.start_files(), network }
     }
 
     fn home(&self) -> Option<&Path> {

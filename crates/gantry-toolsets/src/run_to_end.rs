@@ -11,6 +11,7 @@ use crate::{Ctx, Machine};
 /// Waits for the command to end. A command killed because its call was cancelled is an error.
 pub(crate) async fn run_to_end(ctx: &Ctx, command: Command) -> Result<Finished, ProcessError> {
     let finished = ctx.state.processes().run(command, ctx.call.cancel.clone()).await?;
+    ctx.call.findings.warn(&finished.ended.quarantined);
     if finished.ended.cancelled { Err(ProcessError::Cancelled) } else { Ok(finished) }
 }
 
@@ -23,7 +24,7 @@ pub(crate) fn exit_code(exit: &Exit) -> i32 {
 /// Whether the commands of a call start without sockets.
 pub(crate) fn offline(machine: &Arc<Machine>) -> impl Fn(&Call) -> bool + Send + Sync + use<> {
     let machine = machine.clone();
-    move |call| machine.network(call) == Network::Denied
+    move |call| machine.network_by_policy(call) == Network::Denied
 }
 
 /// Returns the `network` field of a result: `denied` if policy denied network access.

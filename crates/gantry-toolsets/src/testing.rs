@@ -90,6 +90,7 @@ impl Bench {
         let closed = vec![data.clone()];
         let results = Arc::new(KeptResults::new(data.join("results")));
         let files = FilesOptions { closed: closed.clone(), pending_dir: Some(data.join("pending")) };
+        let audit = Arc::new(MemoryAudit::default());
         let mut parts = MachineParts {
             files: Files::new(files).unwrap(),
             processes: processes.clone(),
@@ -103,6 +104,8 @@ impl Bench {
             agent_isolation: std::collections::BTreeMap::new(),
             one_shot: false,
             web: web(&data),
+            egress: crate::EgressSettings::default(),
+            audit: audit.clone(),
             contain: false,
         };
         change(&mut parts);
@@ -115,7 +118,6 @@ impl Bench {
         for tool in own.into_iter().chain(gateway_tools(native.objects(), None)) {
             registry.register(tool).unwrap();
         }
-        let audit = Arc::new(MemoryAudit::default());
         let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
         let gate = Gate::new(GateParts {
             registry,

@@ -91,6 +91,8 @@ fn restored_spec(row: &TransferRow) -> Result<TransferSpec, String> {
         agent: row.agent.clone(),
         autonomy: row.autonomy.clone(),
         surface: "websocket".into(),
+        session: None,
+        labels: Vec::new(),
     };
     let identity = ResumeIdentity::from_text(row.standing.as_deref())?.with_token_of(&row.principal);
     let policy_call = identity.call(&caller).map_err(|error| error.message)?;

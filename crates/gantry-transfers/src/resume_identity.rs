@@ -68,6 +68,8 @@ mod tests {
             agent: "main".into(),
             autonomy: "guided".into(),
             surface: "cli".into(),
+            session: None,
+            labels: Vec::new(),
         };
         let call = identity.call(&caller).unwrap();
         assert_eq!(call.token.as_deref(), Some("ci"));

@@ -14,6 +14,7 @@ mod agents;
 mod audit;
 #[macro_use]
 mod declare;
+mod egress;
 mod gateway;
 mod isolation;
 mod layers;
@@ -31,6 +32,7 @@ mod web;
 
 pub(crate) use agents::{AgentConfig, SessionConfig};
 pub(crate) use audit::AuditConfig;
+pub(crate) use egress::EgressConfig;
 pub(crate) use gateway::GatewayConfig;
 pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, get};
@@ -49,6 +51,7 @@ config! {
     max_tool_result_chars: usize = DEFAULT_MAX_RESULT_CHARS,
     mcp: McpConfig,
     shell: ShellConfig,
+    egress: EgressConfig,
     isolation: IsolationConfig,
     policy: PolicyConfig,
     node: NodeConfig,

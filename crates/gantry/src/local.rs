@@ -9,7 +9,8 @@ use gantry_apis::Apis;
 use gantry_files::{Files, FilesOptions};
 use gantry_mcp::client::Servers;
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{AuditLimits, AuditLog, DataDir, KeptResults, Memories, Objects};
+use gantry_net::GatewayUrl;
+use gantry_store::{AuditLimits, AuditLog, DataDir, GatewayLock, KeptResults, Memories, Objects};
 use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
     Registry, SensitivePaths, Surface, Tool, nearest,
@@ -54,15 +55,20 @@ impl Local {
         let closed = environment.closed();
         let results = Arc::new(KeptResults::new(data.results()));
         let processes = processes_for(data, lifetime)?;
+        let audit = Arc::new(LazyAudit::new(data, &config));
         let setup = Setup {
             processes: processes.clone(),
             pending: data.pending(),
             closed: closed.clone(),
             results: results.clone(),
+            audit: audit.clone(),
             one_shot: lifetime == Lifetime::OneCall,
             contain: false,
         };
         let machine = setup.machine(&environment, &config)?;
+        if let Some(port) = config.shell.settings().isolated.then(|| running_gateway_port(data)).flatten() {
+            machine.close_port(port);
+        }
         let sensitive = sensitive_paths(&environment, &config);
         let registry = Registry::default();
         let memories = Memories::new(data.clone());
@@ -77,12 +83,7 @@ impl Local {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
             masker: masker(&environment, &config),
-            audit: Arc::new(LazyAudit {
-                path: data.audit_log(),
-                limits: config.audit.limits(),
-                log: OnceLock::new(),
-                opening: Mutex::new(()),
-            }),
+            audit,
             results,
             max_result_chars: config.max_tool_result_chars,
             max_mcp_result_chars: config.mcp.max_tool_result_chars,
@@ -137,6 +138,8 @@ pub(crate) struct Setup {
     /// Gantry's own paths, closed to every tool.
     pub(crate) closed: Vec<PathBuf>,
     pub(crate) results: Arc<KeptResults>,
+    /// Records the connections of isolated commands.
+    pub(crate) audit: Arc<dyn AuditSink>,
     pub(crate) one_shot: bool,
     /// Whether every tool stays in the workspace, for every caller.
     pub(crate) contain: bool,
@@ -158,10 +161,18 @@ impl Setup {
             isolation: config.isolation.settings(),
             agent_isolation: agent_isolation(config),
             web: web(environment, config)?,
+            egress: config.egress.settings(config.web.network(environment.trust()?)),
+            audit: self.audit,
             one_shot: self.one_shot,
             contain: self.contain,
         }))
     }
+}
+
+/// Returns the port of the gateway that runs on this data directory.
+fn running_gateway_port(data: &DataDir) -> Option<u16> {
+    let running = GatewayLock::running(data)?;
+    GatewayUrl::parse(&running.url).ok().map(|url| url.port)
 }
 
 /// Builds the web settings, with search providers' keys from the environment and the stored secrets.
@@ -230,7 +241,7 @@ fn secrets(environment: &Environment) -> Vec<String> {
 }
 
 /// Opens the audit log when the first line is written, because listing tools writes none.
-struct LazyAudit {
+pub(crate) struct LazyAudit {
     path: PathBuf,
     limits: AuditLimits,
     log: OnceLock<AuditLog>,
@@ -238,6 +249,15 @@ struct LazyAudit {
 }
 
 impl LazyAudit {
+    pub(crate) fn new(data: &DataDir, config: &Config) -> LazyAudit {
+        LazyAudit {
+            path: data.audit_log(),
+            limits: config.audit.limits(),
+            log: OnceLock::new(),
+            opening: Mutex::new(()),
+        }
+    }
+
     fn open(&self) -> Result<&AuditLog, AuditError> {
         if let Some(log) = self.log.get() {
             return Ok(log);

@@ -85,16 +85,21 @@ impl RunningGateway {
         let kept = results.clone();
         let processes = processes(environment).await?;
         let closed = environment.closed();
+        let audit = AuditLog::open_with(&data.audit_log(), config.audit.limits());
+        let audit = Arc::new(audit.context("cannot open the audit log")?);
         let setup = Setup {
             processes: processes.clone(),
             pending: data.pending(),
             closed: closed.clone(),
             results: results.clone(),
+            audit: audit.clone(),
             one_shot: false,
             contain: false,
         };
         let registry = Registry::default();
         let machine = Arc::new(setup.machine(environment, &config)?);
+        // Agents' commands must not reach the gateway. A port of 0 is known only after `serve`.
+        machine.close_port(config.gateway.listen.port());
         // This precedes nodes, because their tools of the same names get these declarations.
         registry.set_standard_node_tools(node_tools(&machine));
         let nodes = Nodes::open(registry.clone(), database.clone())
@@ -114,13 +119,11 @@ impl RunningGateway {
         nodes.set_local_log(logging::reader(&log), local == LocalNode::Included);
         let servers =
             live_config::open_mcp_servers(environment, &config, processes.clone(), registry.clone())?;
-        let audit = AuditLog::open_with(&data.audit_log(), config.audit.limits())
-            .context("cannot open the audit log")?;
         let gate = Arc::new(Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive_paths(environment, &config), closed),
             masker,
-            audit: Arc::new(audit),
+            audit,
             results: results.clone(),
             max_result_chars: config.max_tool_result_chars,
             max_mcp_result_chars: config.mcp.max_tool_result_chars,
@@ -186,6 +189,7 @@ impl RunningGateway {
         let exit_reports = tokio::spawn(report_process_exits(processes.clone(), gateway.clone()));
         let (connections, low_limit) = open_files::room_for_connections();
         let serving = serve(gateway.clone(), config.gateway.listen, tls, connections).await?;
+        machine.close_port(serving.address.port());
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         let fingerprint = certificate.as_ref().map(Certificate::fingerprint);
         lock.announce(&url.to_string(), fingerprint)
@@ -195,6 +199,7 @@ impl RunningGateway {
         warnings.extend(restored_modes(&restored));
         warnings.extend(environment.configuration_of_others());
         warnings.extend(processes.warnings().iter().cloned());
+        warnings.extend(machine.isolation_problem());
         warnings.extend(is_emptied.then(|| {
             let path = data.database().display().to_string();
             format!(

@@ -354,6 +354,8 @@ fn machine(folder: &Path, name: &str) -> Arc<Machine> {
         agent_isolation: BTreeMap::new(),
         one_shot: false,
         web: gantry_toolsets::Web::default(),
+        egress: gantry_toolsets::EgressSettings::default(),
+        audit: Arc::new(MemoryAudit::default()),
         contain: false,
     }))
 }

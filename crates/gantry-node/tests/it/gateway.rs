@@ -123,6 +123,8 @@ pub(crate) fn params(call_id: &str, tool: &str, input: &Value) -> NodeCallParams
             agent: "main".into(),
             autonomy: "supervised".into(),
             surface: "mcp".into(),
+            session: None,
+            labels: Vec::new(),
         },
     }
 }

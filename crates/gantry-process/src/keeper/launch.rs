@@ -68,7 +68,7 @@ pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launche
     if let Sandbox::Isolated { covered, read_only, .. } = &order.sandbox {
         protected = Protected::record(covered.iter().chain(read_only));
     }
-    if order.sandbox.needs_namespaces() {
+    if order.sandbox.needs_namespaces() || namespaces.is_some() {
         enter_network(namespaces.as_ref())?;
     }
     let pid = match &order.sandbox {

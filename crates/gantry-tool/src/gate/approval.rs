@@ -17,6 +17,10 @@ use crate::tool::Tool;
 /// The time for an answer, unless the approver sets another.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 
+/// The rule of questions about the connections of sandboxed commands. The input is the host and the port. A grant for a
+/// call does not answer them, because one command may connect to many hosts.
+pub const EGRESS_RULE: &str = "egress";
+
 /// The question: a call that needs approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
@@ -32,7 +36,7 @@ pub struct Approval {
 
 impl Approval {
     /// Describes a call that `rule` asks about. The fingerprint covers the caller, the rule and the whole input.
-    pub(crate) fn new(
+    pub fn new(
         masker: &Masker,
         call: &Call,
         tool: &str,

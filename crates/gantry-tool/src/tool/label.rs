@@ -10,3 +10,16 @@ pub enum Label {
     /// The owner's own data.
     Private,
 }
+
+impl Label {
+    pub fn name(self) -> &'static str {
+        match self {
+            Label::Untrusted => "untrusted",
+            Label::Private => "private",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Label> {
+        [Label::Untrusted, Label::Private].into_iter().find(|label| label.name() == name)
+    }
+}

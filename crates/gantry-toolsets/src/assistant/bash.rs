@@ -61,10 +61,11 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let workspace = workspace.await?;
     let Input { command, timeout_ms } = input;
     let mut command = Command::new(shell(), Cwd::Dir(workspace.fd)).args(["-c", &command]);
-    command.env = ctx.state.allowed_variables(&ctx.call);
+    let confinement = ctx.state.confine(&ctx.call, NAME).await?;
+    command.env = confinement.variables(ctx.state.allowed_variables(&ctx.call));
+    confinement.apply(&mut command);
     command.timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
     command.capture = Capture::Separate { stdout: MAX_OUTPUT_BYTES, stderr: MAX_OUTPUT_BYTES };
-    command.sandbox = ctx.state.shell_sandbox(&ctx.call);
     let finished = run_to_end(&ctx, command).await.map_err(process_error)?;
     if finished.ended.exit.success() && !finished.ended.timed_out {
         return Ok(Text(success_text(finished)));

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
-use crate::machine::{file_error, process_error};
+use crate::machine::{Confinement, file_error, process_error};
 use crate::optional_path::absent_when_empty;
 use crate::run_to_end::{exit_code, network_note, offline, run_to_end};
 use crate::{Ctx, Machine};
@@ -131,7 +131,9 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         move |ctx, _| open_directory(ctx, cwd.as_deref())
     });
     let directory = prepared.await.map_err(failed)?;
-    let command = command(&ctx, &input, directory).map_err(failed)?;
+    let confinement = ctx.state.confine(&ctx.call, NAME).await.map_err(failed)?;
+    let mut command = command(&ctx, &input, directory, &confinement).map_err(failed)?;
+    confinement.apply(&mut command);
     let finished = run_to_end(&ctx, command).await.map_err(not_started).map_err(failed)?;
     Ok(Output { network: network_note(&ctx), ..output(input, finished) })
 }
@@ -149,8 +151,13 @@ fn open_directory(ctx: &Ctx, cwd: Option<&str>) -> Result<Cwd, ToolError> {
     Ok(Cwd::Dir(directory.fd))
 }
 
-fn command(ctx: &Ctx, input: &Input, directory: Cwd) -> Result<Command, ToolError> {
-    let mut variables = ctx.state.shell_variables(&ctx.call);
+fn command(
+    ctx: &Ctx,
+    input: &Input,
+    directory: Cwd,
+    confinement: &Confinement,
+) -> Result<Command, ToolError> {
+    let mut variables = confinement.variables(ctx.state.shell_variables(&ctx.call));
     for (name, value) in input.env.iter().flatten() {
         set(&mut variables, name, value);
     }
@@ -169,7 +176,6 @@ fn command(ctx: &Ctx, input: &Input, directory: Cwd) -> Result<Command, ToolErro
     command.env = variables;
     command.timeout = Some(Duration::from_secs(input.timeout));
     command.capture = Capture::Separate { stdout: OUTPUT_BYTES, stderr: OUTPUT_BYTES };
-    command.sandbox = ctx.state.shell_sandbox(&ctx.call);
     Ok(command)
 }
 

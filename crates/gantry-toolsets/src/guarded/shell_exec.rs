@@ -94,7 +94,10 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
-    let (command, private_tmp) = blocking(&ctx, move |ctx, _| prepare(ctx, input)).await?;
+    let (mut command, private_tmp) = blocking(&ctx, move |ctx, _| prepare(ctx, input)).await?;
+    let confinement = ctx.state.confine_network(&ctx.call, NAME, command.sandbox.clone()).await?;
+    command.env = confinement.variables(command.env);
+    confinement.apply(&mut command);
     let finished = run_to_end(&ctx, command).await;
     // Removing the program's temporary files may take a while.
     let removed = blocking(&ctx, move |_, _| {

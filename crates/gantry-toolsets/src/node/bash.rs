@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::sessions::{Session, Sessions};
 use super::shell_run::ShellRun;
 use crate::blocking::blocking;
-use crate::machine::{file_error, process_error};
+use crate::machine::{Confinement, file_error, process_error};
 use crate::optional_path::absent_when_empty;
 use crate::{Ctx, Machine};
 
@@ -68,22 +68,30 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<ShellRun
         return Err(ToolError::input("this one-shot call cannot run a command in the background")
             .with_hint("start `gantry up` and call again, or leave background out"));
     }
-    let (mut command, session) = prepare(&ctx, &input).await?;
+    let Prepared { mut command, session, confinement } = prepare(&ctx, &input).await?;
     let processes = ctx.state.processes();
     match input.yield_ms {
         _ if input.background => {
             command.stdin = Stdin::Pipe;
-            start(processes, command, session, &sessions).await
+            start(processes, command, session, &sessions, confinement).await
         }
         Some(yield_ms) if !one_shot => {
             command.stdin = Stdin::Pipe;
-            wait_then_yield(&ctx, command, session, &sessions, yield_time(yield_ms)).await
+            let prepared = Prepared { command, session, confinement };
+            wait_then_yield(&ctx, prepared, &sessions, yield_time(yield_ms)).await
         }
+        // The confinement is kept until the command has ended.
         _ => run_to_end(&ctx, command, session, &sessions).await,
     }
 }
 
-async fn prepare(ctx: &Ctx, input: &Input) -> Result<(Command, Session), ToolError> {
+struct Prepared {
+    command: Command,
+    session: Session,
+    confinement: Confinement,
+}
+
+async fn prepare(ctx: &Ctx, input: &Input) -> Result<Prepared, ToolError> {
     let workdir = input.workdir.clone().unwrap_or_else(|| ".".to_owned());
     let (shell, directory) = blocking(ctx, move |ctx, _| {
         let directory = ctx.state.free(&ctx.call)?.open_dir(&workdir).map_err(file_error)?;
@@ -95,13 +103,14 @@ async fn prepare(ctx: &Ctx, input: &Input) -> Result<(Command, Session), ToolErr
     // The shell would read a command that starts with - or + as an option.
     let sign = if input.command.starts_with(['-', '+']) { " " } else { "" };
     let script = format!("{sign}{}", input.command);
-    let command = Command {
-        env: ctx.state.shell_variables(&ctx.call),
+    let confinement = ctx.state.confine(&ctx.call, NAME).await?;
+    let mut command = Command {
+        env: confinement.variables(ctx.state.shell_variables(&ctx.call)),
         timeout: time_limit(input),
-        sandbox: ctx.state.shell_sandbox(&ctx.call),
         ..Command::new(shell, Cwd::Dir(directory.fd)).args(["-lc", &script])
     };
-    Ok((command, session))
+    confinement.apply(&mut command);
+    Ok(Prepared { command, session, confinement })
 }
 
 /// Background commands have no default timeout: a server must not be killed after five minutes.
@@ -152,9 +161,11 @@ async fn start(
     command: Command,
     session: Session,
     sessions: &Sessions,
+    confinement: Confinement,
 ) -> Result<ShellRun, ToolError> {
     let id = processes.start(command).await.map_err(process_error)?;
     let mut starting = EndOnDrop { processes: processes.clone(), id: Some(id) };
+    confinement.keep_while_running(processes, id);
     let session = session.in_background();
     processes.detach(id, &session.note()).await.map_err(process_error)?;
     starting.id = None;
@@ -165,11 +176,11 @@ async fn start(
 
 async fn wait_then_yield(
     ctx: &Ctx,
-    command: Command,
-    session: Session,
+    prepared: Prepared,
     sessions: &Sessions,
     up_to: Duration,
 ) -> Result<ShellRun, ToolError> {
+    let Prepared { command, session, confinement } = prepared;
     let processes = ctx.state.processes();
     let id = processes.start(command).await.map_err(process_error)?;
     let mut waiting = EndOnDrop { processes: processes.clone(), id: Some(id) };
@@ -189,6 +200,7 @@ async fn wait_then_yield(
             // killing a command that has run this long would be worse.
             let _ = processes.detach(id, &session.note()).await;
             waiting.id = None;
+            confinement.keep_while_running(processes, id);
             let answer = ShellRun::running(snapshot, &session);
             sessions.add(processes, id, session);
             Ok(answer)

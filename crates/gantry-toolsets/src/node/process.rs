@@ -197,6 +197,7 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
         return Err(ToolError::input("sessionId is required for every action except \"list\""));
     };
     let processes = ctx.state.processes();
+    let _attended = ctx.state.attend_session(&ctx.call, NAME);
     let (id, session) = match input.action {
         Action::Log => sessions.find(processes, &ctx.call, asked)?,
         _ => sessions.find_backgrounded(processes, &ctx.call, asked)?,

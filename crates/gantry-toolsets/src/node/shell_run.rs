@@ -147,6 +147,7 @@ fn warnings(ended: &Ended) -> Vec<String> {
     if ended.survivors > 0 {
         warnings.push(format!("{} processes could not be killed", ended.survivors));
     }
+    warnings.extend(ended.quarantined.iter().cloned());
     warnings.extend(log_warnings(ended));
     warnings
 }

@@ -153,6 +153,8 @@ impl World {
             agent: "main".into(),
             autonomy: "guided".into(),
             surface: "cli".into(),
+            session: None,
+            labels: Vec::new(),
         };
         let open = TransferOpen {
             transfer: "t".into(),

@@ -105,6 +105,10 @@ fn row(output: &Output, line: &AuditLine) -> String {
         ("end", "success") => output.green("success"),
         ("end", status) => output.red(status),
         ("refused", status) => output.yellow(status),
+        ("connection", status) => {
+            let outcome = format!("connection {status}");
+            if status == "success" { output.dim(&outcome) } else { output.yellow(&outcome) }
+        }
         ("begin", "resumed") => output.dim("resumed"),
         ("begin", _) => output.dim("started"),
         (phase, _) => phase.to_owned(),

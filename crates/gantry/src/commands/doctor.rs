@@ -36,7 +36,7 @@ pub(crate) fn run(environment: Environment, output: &Output) -> Result<Exit> {
     let mut checks = vec![configuration(&environment), data_directory(&environment), audit_log(&environment)];
     checks.extend(private_files(&environment));
     checks.push(database::look(&environment));
-    checks.push(sandbox());
+    checks.extend([sandbox(), isolation(&environment)]);
     checks.extend(storage::check(&environment));
     checks.extend([
         secrets(&environment),
@@ -180,6 +180,23 @@ fn sandbox() -> Check {
             ),
         },
     }
+}
+
+/// Checks whether agents' shells can have their own mounts and network.
+fn isolation(environment: &Environment) -> Check {
+    let on = environment.layers.load().is_ok_and(|config| config.shell.settings().isolated);
+    let works = processes(&environment.data).map_err(|err| format!("{err:#}"));
+    let works = works.and_then(|processes| processes.check_namespaces());
+    let (health, text) = match (on, works) {
+        (true, Ok(())) => (Health::Good, "agents' shells have their own mounts and network".to_owned()),
+        (true, Err(reason)) => (
+            Health::Warning,
+            format!("{reason}; agents' commands run in the older sandbox, without network"),
+        ),
+        (false, Ok(())) => (Health::Good, "off; `gantry config set shell.isolated true` turns it on".to_owned()),
+        (false, Err(reason)) => (Health::Good, format!("off, and not possible on this system: {reason}")),
+    };
+    Check { name: "isolation", health, text }
 }
 
 /// Runs a command through the process engine, as tools do.

@@ -16,9 +16,10 @@ pub(crate) struct IsolationConfig {
     level: LevelConfig,
     /// Variables for commands of sandboxed agents.
     env_vars: BTreeMap<String, String>,
-    /// `allow-all`, `allow-list` or `deny-all`; with the last two, commands have no network. Any other value means `deny-all`.
+    /// `allow-all`, `allow-list` or `deny-all`. With `deny-all`, commands have no network; with `allow-list`, isolated commands
+    /// reach the listed hosts and others have no network. Any other value means `deny-all`.
     network_policy: NetworkConfig,
-    /// Hosts that `allow-list` lets the web tools reach.
+    /// Hosts that `allow-list` lets the web tools and isolated commands reach.
     allowed_hosts: Vec<String>,
 }
 

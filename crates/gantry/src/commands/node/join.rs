@@ -21,7 +21,7 @@ use super::{NodeArgs, renamed};
 use crate::config::Config;
 use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::{Exit, UsageError};
-use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
+use crate::local::{KEEPER_ARGUMENT, LazyAudit, Setup, known_secrets, sensitive_paths};
 use crate::logging::{self, GateEvents};
 use crate::output::Output;
 
@@ -186,6 +186,7 @@ impl Joining {
             pending: environment.data.pending(),
             closed: Vec::new(),
             results: Arc::new(KeptResults::new(environment.data.results())),
+            audit: Arc::new(LazyAudit::new(&environment.data, config)),
             one_shot: true,
             contain: self.contain,
         };
@@ -256,10 +257,15 @@ fn gate(
         pending: home.pending(),
         closed: closed.clone(),
         results: results.clone(),
+        audit: Arc::new(log.clone()),
         one_shot: false,
         contain: joining.contain,
     };
     let machine = Arc::new(setup.machine(environment, config)?);
+    machine.close_port(joining.options.gateway.port);
+    if let Some(problem) = machine.isolation_problem() {
+        tracing::warn!(problem, "isolation");
+    }
     let registry = Registry::default();
     for tool in offered(gantry_toolsets::node_tools(&machine), joining.tools.as_deref())? {
         registry.register(tool)?;

@@ -1,0 +1,224 @@
+//! `ShellSession` is the network and the temporary directory of one agent session. Its `Ledger`
+//! says which calls and commands use them.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gantry_net::{NetworkPolicy, proxy_environment};
+use gantry_process::{PrivateTmp, Processes, SessionId, SessionNetwork, Waited, env};
+use gantry_tool::{Call, Label};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long one wait for the end of a background command takes.
+const WAIT: Duration = Duration::from_secs(3600);
+
+/// Git runs this in place of ssh, which has no way out of the network.
+const SSH_HINT: &str = "sh -c 'echo \"ssh is closed in the sandbox; use https, for example: \
+    git remote set-url origin https://HOST/PATH\" >&2; exit 128'";
+
+/// Commands share a network if they belong to the same session and may reach the same hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SessionKey {
+    name: String,
+    pub(super) policy: NetworkPolicy,
+}
+
+impl SessionKey {
+    /// A call without a session uses the network of its agent.
+    pub(super) fn of(call: &Call, policy: NetworkPolicy) -> SessionKey {
+        let name = match &call.session {
+            Some(session) => format!("session {session}"),
+            None => format!("agent {}", call.agent),
+        };
+        SessionKey { name, policy }
+    }
+}
+
+/// `Outlet` is a network, and the address of the proxy in it.
+pub(super) struct Outlet {
+    pub(super) network: Arc<SessionNetwork>,
+    pub(super) address: SocketAddr,
+}
+
+pub(super) struct ShellSession {
+    pub(super) key: SessionKey,
+    /// `None` if the session may reach no host.
+    pub(super) outlet: Option<Outlet>,
+    /// `None` only while it is dropped.
+    tmp: Option<PrivateTmp>,
+    pub(super) ledger: Arc<Ledger>,
+    /// Stops the proxy.
+    pub(super) stop: CancellationToken,
+}
+
+impl ShellSession {
+    pub(super) fn new(key: SessionKey, tmp: PrivateTmp, ledger: Arc<Ledger>) -> ShellSession {
+        ShellSession { key, outlet: None, tmp: Some(tmp), ledger, stop: CancellationToken::new() }
+    }
+}
+
+impl Drop for ShellSession {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        // Removing the temporary files may take a while.
+        match (self.tmp.take(), tokio::runtime::Handle::try_current()) {
+            (Some(tmp), Ok(runtime)) => drop(runtime.spawn_blocking(move || drop(tmp))),
+            (tmp, _) => drop(tmp),
+        }
+    }
+}
+
+/// `Ledger` counts the session's commands and remembers its calls.
+#[derive(Debug)]
+pub(super) struct Ledger(Mutex<Entries>);
+
+#[derive(Debug)]
+struct Entries {
+    commands: usize,
+    /// When the last command ended.
+    idle_since: Instant,
+    /// Running calls; the most recent one is last.
+    running: Vec<Attributed>,
+    /// The most recent call, which may have ended.
+    last: Attributed,
+}
+
+/// `Attributed` is the call that a connection belongs to.
+#[derive(Debug, Clone)]
+pub(super) struct Attributed {
+    pub(super) call: Arc<Call>,
+    pub(super) tool: &'static str,
+    pub(super) is_running: bool,
+}
+
+impl Attributed {
+    /// Reports whether the call's caller has read both untrusted and private content.
+    pub(super) fn is_labelled(&self) -> bool {
+        [Label::Untrusted, Label::Private].iter().all(|label| self.call.labels.contains(label))
+    }
+}
+
+impl Ledger {
+    pub(super) fn new(call: &Arc<Call>, tool: &'static str) -> Ledger {
+        let last = Attributed { call: ended(call), tool, is_running: false };
+        Ledger(Mutex::new(Entries { commands: 0, idle_since: Instant::now(), running: Vec::new(), last }))
+    }
+
+    pub(super) fn is_idle(&self, since: Duration) -> bool {
+        let entries = self.lock();
+        entries.commands == 0 && entries.idle_since.elapsed() >= since
+    }
+
+    /// Returns the session's most recent running call, or the last one that ended.
+    pub(super) fn current(&self) -> Attributed {
+        let entries = self.lock();
+        entries.running.last().unwrap_or(&entries.last).clone()
+    }
+
+    pub(super) fn is_running(&self, call: &Call) -> bool {
+        self.lock().running.iter().any(|running| running.call.id == call.id)
+    }
+
+    pub(super) fn begin(&self, call: &Arc<Call>, tool: &'static str) {
+        let mut entries = self.lock();
+        entries.last = Attributed { call: ended(call), tool, is_running: false };
+        entries.running.push(Attributed { call: call.clone(), tool, is_running: true });
+        entries.commands += 1;
+    }
+
+    pub(super) fn end_call(&self, call: &Call) {
+        let mut entries = self.lock();
+        if let Some(position) = entries.running.iter().position(|running| running.call.id == call.id) {
+            entries.running.remove(position);
+        }
+    }
+
+    fn end_command(&self) {
+        let mut entries = self.lock();
+        entries.commands = entries.commands.saturating_sub(1);
+        entries.idle_since = Instant::now();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns what stays known of a call after its end. Nobody can be asked through it.
+fn ended(call: &Call) -> Arc<Call> {
+    let mut known = Call::new(call.principal.clone(), call.surface, call.workspace.clone());
+    known.id.clone_from(&call.id);
+    known.agent.clone_from(&call.agent);
+    known.session.clone_from(&call.session);
+    known.labels.clone_from(&call.labels);
+    known.autonomy = call.autonomy;
+    Arc::new(known)
+}
+
+/// `ShellUse` is a command of a call in its session. The session stays while it exists.
+pub(crate) struct ShellUse {
+    command: CommandUse,
+    call: Arc<Call>,
+}
+
+struct CommandUse(Arc<ShellSession>);
+
+impl ShellUse {
+    pub(super) fn new(session: &Arc<ShellSession>, call: &Arc<Call>, tool: &'static str) -> ShellUse {
+        session.ledger.begin(call, tool);
+        ShellUse { command: CommandUse(session.clone()), call: call.clone() }
+    }
+
+    pub(crate) fn network(&self) -> Option<Arc<SessionNetwork>> {
+        self.command.0.outlet.as_ref().map(|outlet| outlet.network.clone())
+    }
+
+    pub(crate) fn tmp(&self) -> Option<&Path> {
+        self.command.0.tmp.as_ref().map(PrivateTmp::path)
+    }
+
+    /// Replaces the variables that say how to reach the network.
+    pub(crate) fn set_proxy(&self, variables: &mut env::Variables) {
+        variables.retain(|(name, _)| !name.to_str().is_some_and(is_about_proxies));
+        let Some(outlet) = &self.command.0.outlet else { return };
+        let proxy = proxy_environment(outlet.address).into_iter();
+        let ssh = [("GIT_SSH_COMMAND", SSH_HINT), ("GIT_SSH_VARIANT", "ssh")];
+        let ssh = ssh.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        variables.extend(proxy.chain(ssh).map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    }
+
+    /// Keeps the session while a background command runs, after the call has ended.
+    pub(crate) fn keep_while_running(self, processes: &Processes, id: SessionId) {
+        let (processes, command) = (processes.clone(), CommandUse(self.command.0.clone()));
+        command.0.ledger.lock().commands += 1;
+        tokio::spawn(async move {
+            while let Ok(Waited::Running(_)) = processes.wait(id, WAIT).await {}
+            drop(command);
+        });
+    }
+}
+
+impl Drop for ShellUse {
+    fn drop(&mut self) {
+        self.command.0.ledger.end_call(&self.call);
+    }
+}
+
+impl Drop for CommandUse {
+    fn drop(&mut self) {
+        self.0.ledger.end_command();
+    }
+}
+
+/// Reports whether a variable would lead clients to another proxy, or past it.
+fn is_about_proxies(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    upper.ends_with("_PROXY")
+        || upper.starts_with("GIT_CONFIG_")
+        || upper.starts_with("NPM_CONFIG_") && upper.ends_with("PROXY")
+        || ["GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_PROXY_COMMAND"].contains(&upper.as_str())
+}

@@ -1,0 +1,201 @@
+//! What a command can reach: its files, and its network.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gantry_net::NetworkPolicy;
+use gantry_process::{Command, Network, Processes, Sandbox, SessionId, env};
+use gantry_tool::{Call, ToolError};
+
+use super::{Machine, SYSTEM_READABLE, SandboxMode, ShellUse};
+
+/// `Confinement` is what one command can reach. An agent's session keeps its network while it exists.
+pub(crate) struct Confinement {
+    sandbox: Sandbox,
+    shell: Option<ShellUse>,
+    /// The command's temporary directory, if it has its own.
+    tmp: Option<PathBuf>,
+}
+
+impl Confinement {
+    /// Returns the environment of the command. Proxies of the machine's own environment do not
+    /// reach an isolated command.
+    pub(crate) fn variables(&self, mut variables: env::Variables) -> env::Variables {
+        if let Some(shell) = &self.shell {
+            shell.set_proxy(&mut variables);
+        }
+        if let Some(tmp) = &self.tmp {
+            variables.retain(|(name, _)| !["TMPDIR", "TMP", "TEMP"].iter().any(|known| name == known));
+            variables.push((OsString::from("TMPDIR"), tmp.into()));
+        }
+        variables
+    }
+
+    pub(crate) fn apply(&self, command: &mut Command) {
+        command.sandbox = self.sandbox.clone();
+        command.network = self.shell.as_ref().and_then(ShellUse::network);
+    }
+
+    /// Keeps the session's network while a background command runs.
+    pub(crate) fn keep_while_running(self, processes: &Processes, id: SessionId) {
+        if let Some(shell) = self.shell {
+            shell.keep_while_running(processes, id);
+        }
+    }
+}
+
+impl Machine {
+    /// Closes a port of this machine to isolated commands, such as the gateway's own.
+    pub fn close_port(&self, port: u16) {
+        self.shells.close_port(port);
+    }
+
+    /// Returns why agents' shells cannot be isolated although they should be. Blocks for a few
+    /// milliseconds.
+    pub fn isolation_problem(&self) -> Option<String> {
+        let reason = self.shell().isolated.then(|| self.shells.namespaces().err()).flatten()?;
+        Some(format!(
+            "shell.isolated is true, but this system allows no namespaces: {reason}; agents' commands run in the \
+             older sandbox, without network"
+        ))
+    }
+
+    /// Reports whether the operator wants the call's commands to be isolated.
+    fn wants_isolation(&self, call: &Call) -> bool {
+        let shell = self.shell();
+        shell.isolated && shell.sandbox == SandboxMode::Required && call.principal.is_own_agent()
+    }
+
+    /// Decides about the sockets of commands. Only isolated commands can be limited to some hosts;
+    /// others have all or none.
+    pub(crate) fn network(&self, call: &Call) -> Network {
+        match self.network_by_policy(call) {
+            // Without namespaces nothing could judge the connections.
+            Network::Allowed if self.wants_isolation(call) && self.shells.namespaces().is_err() => {
+                Network::Denied
+            }
+            network => network,
+        }
+    }
+
+    /// Like [`Machine::network`], for the labels of results. Another node with the same settings may
+    /// have namespaces.
+    pub(crate) fn network_by_policy(&self, call: &Call) -> Network {
+        match self.reachable(call) {
+            NetworkPolicy::AllowAll => Network::Allowed,
+            NetworkPolicy::AllowList(hosts) if !hosts.is_empty() && self.wants_isolation(call) => {
+                Network::Allowed
+            }
+            NetworkPolicy::AllowList(_) | NetworkPolicy::DenyAll => Network::Denied,
+        }
+    }
+
+    /// Returns what an ordinary shell can reach. For an agent this creates the session's network.
+    pub(crate) async fn confine(
+        &self,
+        call: &Arc<Call>,
+        tool: &'static str,
+    ) -> Result<Confinement, ToolError> {
+        let Some(shell) = self.enter_session(call, tool).await? else {
+            return Ok(Confinement { sandbox: self.shell_sandbox(call), shell: None, tmp: None });
+        };
+        // A contained machine shows even less of the file system. Its workspace is also its home.
+        let tmp = shell.tmp().filter(|_| !self.parts.contain).map(Path::to_owned);
+        let sandbox = match &tmp {
+            Some(tmp) => self.isolated_sandbox(call, tmp),
+            None => self.shell_sandbox(call),
+        };
+        Ok(Confinement { sandbox, shell: Some(shell), tmp })
+    }
+
+    /// Returns the network of a command that has a sandbox and a temporary directory of its own.
+    pub(crate) async fn confine_network(
+        &self,
+        call: &Arc<Call>,
+        tool: &'static str,
+        sandbox: Sandbox,
+    ) -> Result<Confinement, ToolError> {
+        Ok(Confinement { sandbox, shell: self.enter_session(call, tool).await?, tmp: None })
+    }
+
+    async fn enter_session(
+        &self,
+        call: &Arc<Call>,
+        tool: &'static str,
+    ) -> Result<Option<ShellUse>, ToolError> {
+        if !self.wants_isolation(call) {
+            return Ok(None);
+        }
+        if let Some(problem) = self.isolation_problem() {
+            call.findings.warn_once(&problem);
+            return Ok(None);
+        }
+        self.shells.enter(call, tool, self.session_policy(call)).await.map(Some)
+    }
+
+    /// Lets the session's running commands ask through this call.
+    pub(crate) fn attend_session(&self, call: &Arc<Call>, tool: &'static str) -> Option<ShellUse> {
+        let isolated = self.wants_isolation(call) && self.shells.namespaces().is_ok();
+        isolated.then(|| self.shells.attend(call, tool, self.session_policy(call))).flatten()
+    }
+
+    /// A session that may reach no host needs no proxy.
+    fn session_policy(&self, call: &Call) -> NetworkPolicy {
+        match self.network(call) {
+            Network::Allowed => self.reachable(call),
+            Network::Denied => NetworkPolicy::DenyAll,
+        }
+    }
+
+    /// Returns the sandbox of an agent's shell. It writes the workspace, its temporary directory and
+    /// the caches, and reads everything except Gantry's own paths and credentials.
+    fn isolated_sandbox(&self, call: &Call, tmp: &Path) -> Sandbox {
+        let caches = self.parts.shell.caches.iter().cloned();
+        let write = [call.workspace.clone(), tmp.to_owned()].into_iter().chain(caches).collect();
+        let mut covered = self.parts.closed.clone();
+        covered.extend(self.credentials(call));
+        Sandbox::Isolated { write, covered, read_only: self.start_files(), network: self.network(call) }
+    }
+
+    /// Returns the sensitive paths of the home directory that are closed to the call, also missing
+    /// ones. A sensitive directory that contains the workspace stays open, because the operator
+    /// chose that workspace.
+    fn credentials(&self, call: &Call) -> Vec<PathBuf> {
+        let Some(home) = self.home().filter(|_| call.avoid_sensitive) else { return Vec::new() };
+        let workspace = gantry_process::existing(std::slice::from_ref(&call.workspace));
+        let contains_workspace = |path: &PathBuf| {
+            let real = gantry_process::existing(std::slice::from_ref(path));
+            real.iter().any(|real| workspace.iter().any(|root| root.starts_with(real)))
+        };
+        let paths = self.parts.sensitive.in_home(home).into_iter();
+        paths.filter(|path| !contains_workspace(path)).collect()
+    }
+
+    /// Returns the confinement of an ordinary shell. The operator on an open network has none.
+    /// Others cannot reach Gantry's own paths and, if the call must avoid them, sensitive paths of
+    /// the home directory. On a contained machine, everyone has only the workspace and the system's
+    /// programs.
+    pub(crate) fn shell_sandbox(&self, call: &Call) -> Sandbox {
+        let network = self.network(call);
+        if self.parts.contain {
+            let system = SYSTEM_READABLE.iter().map(PathBuf::from);
+            let workspace = std::iter::once(call.workspace.clone());
+            let write: Vec<PathBuf> = workspace.chain(self.parts.shell.caches.iter().cloned()).collect();
+            return Sandbox::OnlyExcept {
+                read: system.chain(self.parts.shell.readable.iter().cloned()).collect(),
+                read_only: self.start_files(),
+                write,
+                closed: self.parts.closed.clone(),
+                network,
+            };
+        }
+        let open = network == Network::Allowed;
+        if open && (call.principal.is_operator() || self.parts.shell.sandbox == SandboxMode::Off) {
+            return Sandbox::None;
+        }
+        let mut closed = self.parts.closed.clone();
+        closed.extend(gantry_process::existing(&self.credentials(call)));
+        Sandbox::Except { closed, read_only: self.start_files(), network }
+    }
+}
