@@ -380,11 +380,11 @@ impl Gate {
         let kept = tokio::task::spawn_blocking(move || results.keep(&owner, &name, &whole)).await;
         let kept = kept.map_err(|err| err.to_string()).and_then(|kept| kept.map_err(|err| err.to_string()));
         match kept {
-            Ok(kept) => (rewrap(fit(call, reply, limit, Some(&kept.handle), total)), Vec::new()),
+            Ok(kept) => (rewrap(fit(reply, limit, Some(&kept.handle), total)), Vec::new()),
             Err(err) => {
                 let warning =
                     format!("the result was shortened, and the full result could not be kept: {err}");
-                (rewrap(fit(call, reply, limit, None, total)), vec![warning])
+                (rewrap(fit(reply, limit, None, total)), vec![warning])
             }
         }
     }
@@ -525,11 +525,10 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Shortens a reply. The caller's own limit is strict: a JSON value that stays too long becomes text.
-fn fit(call: &Call, reply: Reply, limit: usize, handle: Option<&str>, total: usize) -> Reply {
+/// Shortens a reply. A JSON value that stays too long, because of its keys for example, becomes text.
+fn fit(reply: Reply, limit: usize, handle: Option<&str>, total: usize) -> Reply {
     let reply = budget::shorten(reply, limit, handle, total);
-    let has_parts = matches!(&reply, Reply::Json(value) if value["content"].is_array());
-    if call.max_result_chars.is_none() || has_parts || budget::characters(&reply) <= limit {
+    if budget::characters(&reply) <= limit {
         return reply;
     }
     budget::shorten(Reply::Text(reply.to_text()), limit, handle, total)

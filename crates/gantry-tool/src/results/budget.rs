@@ -33,7 +33,7 @@ pub(crate) fn remove_repeated_tail(reply: &mut Reply) {
 pub(crate) fn characters(reply: &Reply) -> usize {
     match reply {
         Reply::Text(text) => text.chars().count(),
-        Reply::Json(value) => json_characters(value),
+        Reply::Json(value) => json_characters(value).saturating_sub(image_characters(value)),
     }
 }
 
@@ -51,9 +51,10 @@ pub(crate) fn shorten(reply: Reply, budget: usize, handle: Option<&str>, total: 
             Reply::Text(head_and_tail(&text, budget.saturating_sub(note.chars().count()), &note))
         }
         Reply::Json(mut value) => {
-            let room = budget.saturating_sub(200);
+            // Images keep their place and their length.
+            let room = budget.saturating_sub(200) + image_characters(&value);
             shorten_strings(&mut value, room, &more);
-            while json_characters(&value) > room && shorten_longest_list(&mut value) {}
+            shorten_lists(&mut value, room);
             if let Value::Object(object) = &mut value {
                 if let Some(handle) = handle {
                     object.insert("resultHandle".into(), json!(handle));
@@ -72,7 +73,6 @@ fn json_characters(value: &Value) -> usize {
         Value::Number(number) => number.to_string().len(),
         Value::String(text) => escaped_characters(text),
         Value::Array(items) => 2 + items.iter().map(|item| json_characters(item) + 1).sum::<usize>(),
-        Value::Object(_) if is_image(value) => 0,
         Value::Object(object) => {
             2 + object
                 .iter()
@@ -91,9 +91,23 @@ fn escaped_characters(text: &str) -> usize {
     2 + text.chars().map(escapes).sum::<usize>()
 }
 
-fn is_image(value: &Value) -> bool {
-    value.get("type").and_then(Value::as_str) == Some("image")
-        && value.get("data").is_some_and(Value::is_string)
+/// How many characters of the value are sent as images instead of text. Only content blocks are: a list
+/// named `content` of which every item is a text or an image.
+fn image_characters(value: &Value) -> usize {
+    let Some(blocks) = value.get("content").and_then(Value::as_array) else { return 0 };
+    let is_text = |block: &Value| block["type"] == "text" && block["text"].is_string();
+    if !blocks.iter().all(|block| is_text(block) || is_image(block)) {
+        return 0;
+    }
+    blocks.iter().filter_map(|block| block["data"].as_str()).map(escaped_characters).sum()
+}
+
+fn is_image(block: &Value) -> bool {
+    let is_base64 =
+        |data: &str| data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+    block["type"] == "image"
+        && block["data"].as_str().is_some_and(is_base64)
+        && block["mimeType"].as_str().is_some_and(|kind| kind.starts_with("image/"))
 }
 
 /// Lowers one common limit on string lengths until the whole value fits.
@@ -116,8 +130,9 @@ fn collect_lengths(value: &Value, lengths: &mut Vec<usize>) {
     match value {
         Value::String(text) => lengths.push(escaped_characters(text)),
         Value::Array(items) => items.iter().for_each(|item| collect_lengths(item, lengths)),
-        Value::Object(object) if !is_image(value) => {
-            object.values().for_each(|item| collect_lengths(item, lengths))
+        Value::Object(object) => {
+            let counted = object.iter().filter(|(name, _)| !(is_image(value) && *name == "data"));
+            counted.for_each(|(_, item)| collect_lengths(item, lengths));
         }
         _ => {}
     }
@@ -134,37 +149,37 @@ fn cut_strings(value: &mut Value, cap: usize, more: &str) {
             *text = head_and_tail(text, share, &note);
         }
         Value::Array(items) => items.iter_mut().for_each(|item| cut_strings(item, cap, more)),
-        Value::Object(object) if !image => object.values_mut().for_each(|item| cut_strings(item, cap, more)),
+        Value::Object(object) => {
+            let cut = object.iter_mut().filter(|(name, _)| !(image && *name == "data"));
+            cut.for_each(|(_, item)| cut_strings(item, cap, more));
+        }
         _ => {}
     }
 }
 
-/// Drops the middle half of the longest list. False when no list can lose more.
-fn shorten_longest_list(value: &mut Value) -> bool {
-    let Some(items) = longest_list(value) else { return false };
-    if items.len() <= 2 * FEWEST_ITEMS + 1 {
-        return false;
+/// Halves one common limit on list lengths until the whole value fits. Each pass costs one walk over the
+/// value, and there are at most as many passes as the longest length has bits.
+fn shorten_lists(value: &mut Value, room: usize) {
+    let mut cap = longest_length(value);
+    while cap > 2 * FEWEST_ITEMS + 1 && json_characters(value) > room {
+        cap = (cap / 2).max(2 * FEWEST_ITEMS + 1);
+        cut_lists(value, cap);
     }
-    let keep = (items.len() / 4).max(FEWEST_ITEMS);
-    let omitted = items.len() - 2 * keep;
-    items.splice(keep..keep + omitted, [json!(format!("… {omitted} items left out …"))]);
-    true
 }
 
-fn longest_list(value: &mut Value) -> Option<&mut Vec<Value>> {
+/// Drops the middle of every list that is longer than `cap`.
+fn cut_lists(value: &mut Value, cap: usize) {
     match value {
         Value::Array(items) => {
-            let own = items.len();
-            let inner = items.iter().map(longest_length).max().unwrap_or(0);
-            if own >= inner {
-                return Some(items);
+            if items.len() > cap {
+                let keep = cap / 2;
+                let omitted = items.len() - 2 * keep;
+                items.splice(keep..keep + omitted, [json!(format!("… {omitted} items left out …"))]);
             }
-            items.iter_mut().max_by_key(|item| longest_length(item)).and_then(longest_list)
+            items.iter_mut().for_each(|item| cut_lists(item, cap));
         }
-        Value::Object(object) => {
-            object.values_mut().max_by_key(|item| longest_length(item)).and_then(longest_list)
-        }
-        _ => None,
+        Value::Object(object) => object.values_mut().for_each(|item| cut_lists(item, cap)),
+        _ => {}
     }
 }
 
@@ -253,7 +268,37 @@ mod tests {
     fn images_do_not_count() {
         let image =
             json!({"content": [{"type": "image", "data": "A".repeat(500_000), "mimeType": "image/png"}]});
-        assert!(characters(&Reply::Json(image)) < 1_000);
+        assert!(characters(&Reply::Json(image.clone())) < 1_000);
+        let data = image["content"][0]["data"].clone();
+        let captioned =
+            json!({"content": [image["content"][0].clone(), {"type": "text", "text": "x".repeat(50_000)}]});
+        let short = shortened(captioned, 1_000);
+        assert_eq!(short["content"][0]["data"], data, "the image stays whole");
+        assert!(short["content"][1]["text"].as_str().unwrap().len() < 1_000);
+    }
+
+    #[test]
+    fn only_content_blocks_count_as_images() {
+        let data = "A".repeat(5_000);
+        for value in [
+            json!({"x": {"type": "image", "data": data, "mimeType": "image/png"}}),
+            json!({"content": [{"type": "image", "data": format!("not base64 {data}"), "mimeType": "image/png"}]}),
+            json!({"content": [{"type": "image", "data": data}]}),
+            json!({"content": [{"type": "image", "data": data, "mimeType": "image/png"}, {"type": "other"}]}),
+            json!({"content": [{"type": "image", "data": "", "mimeType": "image/png", "note": data}]}),
+        ] {
+            assert!(characters(&Reply::Json(value.clone())) > 5_000, "{value}");
+        }
+    }
+
+    #[test]
+    fn many_lists_are_shortened_in_little_time() {
+        let lists: serde_json::Map<String, Value> =
+            (0..20_000).map(|n| (format!("k{n}"), json!(vec![0; 12]))).collect();
+        let started = std::time::Instant::now();
+        shortened(Value::Object(lists), 4_000);
+        // It took minutes when each list was shortened in a pass of its own.
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
     }
 
     #[test]
