@@ -4,13 +4,25 @@ use std::path::PathBuf;
 
 use gantry_domain::ConfigSection;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Reads `gateway.listen`. The error of the standard parser does not name the key.
+fn listen_address<'de, D: Deserializer<'de>>(from: D) -> Result<std::net::SocketAddr, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(|_| {
+        D::Error::custom(format!(
+            "gateway.listen must be an IP address and a port, such as 127.0.0.1:7770, not \"{text}\""
+        ))
+    })
+}
 
 /// The server: `gantry up` and `gantry serve`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct GatewayConfig {
     /// Address and port; port 0 picks one.
+    #[serde(deserialize_with = "listen_address")]
     pub(crate) listen: std::net::SocketAddr,
     /// How clients and other machines reach it, such as `https://gantry.example.com`.
     pub(crate) public_url: Option<String>,
