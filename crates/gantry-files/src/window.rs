@@ -41,6 +41,8 @@ pub struct WindowRequest {
     pub limit: Option<u64>,
     /// The largest number of bytes of text. Lines are whole, unless the first alone is longer.
     pub max_bytes: usize,
+    /// How many bytes after a cut in a line [`Window::beyond`] returns.
+    pub beyond_cut: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub struct Window {
     pub truncated: bool,
     /// Whether the last line of the window is longer than `max_bytes` and was cut.
     pub cut_line: bool,
+    /// What follows the cut in a line that is longer than `max_bytes`.
+    pub beyond: String,
     /// The line to continue with, if the file has more.
     pub next: Option<u64>,
 }
@@ -135,7 +139,7 @@ fn window_of(
         Start::FromEnd(lines) => total_lines.saturating_sub(lines),
     };
     let wanted = request.limit.unwrap_or(u64::MAX).min(total_lines - first_line);
-    let cut = read_lines(source, &counted, first_line, wanted, request.max_bytes).map_err(fail)?;
+    let cut = read_lines(source, &counted, first_line, wanted, request).map_err(fail)?;
     let cut = cut.ok_or_else(binary)?;
     let end = first_line + cut.lines;
     let tag = known_tag.or(counted.tag).unwrap_or_else(|| tag::weak(&file.meta));
@@ -147,6 +151,7 @@ fn window_of(
         tag,
         truncated: cut.lines < wanted || cut.cut_line,
         cut_line: cut.cut_line,
+        beyond: cut.beyond,
         next: (end < total_lines).then_some(end),
         text: cut.text,
     })
@@ -306,6 +311,7 @@ struct CutLines {
     text: String,
     lines: u64,
     cut_line: bool,
+    beyond: String,
 }
 
 /// Reads `wanted` lines from `first_line` on; `None` if they are not UTF-8.
@@ -314,18 +320,20 @@ fn read_lines(
     counted: &Counted,
     first_line: u64,
     wanted: u64,
-    max_bytes: usize,
+    request: &WindowRequest,
 ) -> io::Result<Option<CutLines>> {
+    let max_bytes = request.max_bytes;
     let mut buffer = vec![0; BLOCK_BYTES.min(source.size() as usize)];
     let mut bytes: Vec<u8> = Vec::new();
     let mut lines = 0;
     if wanted == 0 {
-        return Ok(Some(CutLines { text: String::new(), lines: 0, cut_line: false }));
+        return Ok(Some(CutLines { text: String::new(), lines: 0, cut_line: false, beyond: String::new() }));
     }
     let mut offset = offset_of_line(source, counted, first_line, &mut buffer)?;
     if offset == 0 && Encoding::of(source.read_at(&mut buffer, 0)?) == Encoding::Utf8Marked {
         offset = Encoding::Utf8Marked.mark().len() as u64;
     }
+    let start = offset;
     // One byte more than fits distinguishes a full window from a cut one.
     while lines < wanted && bytes.len() <= max_bytes {
         let block = source.read_at(&mut buffer, offset)?;
@@ -348,10 +356,13 @@ fn read_lines(
     // The cut in an overlong last line may have split a character.
     let text = if cut_line { text::whole_characters(&bytes) } else { std::str::from_utf8(&bytes).ok() };
     let Some(text) = text else { return Ok(None) };
+    let mut beyond = vec![0; if cut_line { request.beyond_cut } else { 0 }];
+    let beyond = source.read_at(&mut beyond, start + text.len() as u64)?;
     Ok(Some(CutLines {
         lines: text::count_lines(text).max(u64::from(cut_line)),
         text: text.to_owned(),
         cut_line,
+        beyond: String::from_utf8_lossy(beyond).into_owned(),
     }))
 }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use gantry_link::{Link, LinkError};
-use gantry_process::{ExitReport, Processes};
-use gantry_protocol::{method, raw};
+use gantry_process::Processes;
+use gantry_protocol::{ProcessEnd, method, raw};
+use gantry_tool::Masker;
 use gantry_toolsets::process_end;
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -14,10 +15,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs as long as the connection. Unacknowledged ends are reported over the next connection: the engine offers an
 /// end until it is acknowledged, also after a restart.
-pub(crate) async fn report(processes: &Processes, link: &Link) -> std::convert::Infallible {
+pub(crate) async fn report(processes: &Processes, link: &Link, masker: &Masker) -> std::convert::Infallible {
     let mut ends = processes.exit_reports();
     while let Some(report) = ends.next().await {
-        if !is_taken(&report, link).await {
+        if !is_taken(process_end(&report, masker), link).await {
             continue;
         }
         match processes.acknowledge(report.event_id).await {
@@ -30,8 +31,7 @@ pub(crate) async fn report(processes: &Processes, link: &Link) -> std::convert::
 }
 
 /// Returns false when the gateway rejects this end for good, so that later ends do not wait for it.
-async fn is_taken(report: &ExitReport, link: &Link) -> bool {
-    let end = process_end(report);
+async fn is_taken(end: ProcessEnd, link: &Link) -> bool {
     loop {
         match link.request_within(method::PROCESS_ENDED, raw(&end), ANSWER_LIMIT).await {
             Ok(_) => return true,

@@ -240,7 +240,7 @@ async fn serve(
     tracing::info!(gateway = %service.options.gateway, "connected");
     tokio::select! {
         reason = link.closed() => closed(&reason, since),
-        never = ends::report(processes, link) => match never {},
+        never = ends::report(processes, link, service.gate.masker()) => match never {},
     }
 }
 

@@ -12,7 +12,7 @@ use crate::keeper::control_protocol::{LogReport, Output};
 use crate::log::Log;
 use crate::log::directory::LogDirectory;
 use crate::session::{SessionId, Stream};
-use crate::text;
+use crate::text::{self, TailSize};
 
 const CHUNK: usize = 64 * 1024;
 
@@ -39,19 +39,23 @@ pub(crate) struct Captured {
 
 impl Collector {
     /// Returns the collector and the pipe ends that the command writes to.
-    pub(crate) fn new(capture: Capture, spill: Spill) -> Result<(Self, Vec<OwnedFd>, Output), Error> {
+    pub(crate) fn new(
+        capture: Capture,
+        beyond: usize,
+        spill: Spill,
+    ) -> Result<(Self, Vec<OwnedFd>, Output), Error> {
         match capture {
             Capture::Merged { keep_tail } => {
                 let (source, sink) = pipe()?;
-                let tail = Box::new(Tail::new(keep_tail, spill));
+                let tail = Box::new(Tail::new(TailSize { chars: keep_tail, before: beyond }, spill));
                 Ok((Self::Merged { source, tail }, vec![sink], Output::Merged))
             }
             Capture::Separate { stdout, stderr } => {
                 let (stdout_source, stdout_sink) = pipe()?;
                 let (stderr_source, stderr_sink) = pipe()?;
                 let collector = Self::Separate {
-                    stdout: (stdout_source, Head::new(stdout)),
-                    stderr: (stderr_source, Head::new(stderr)),
+                    stdout: (stdout_source, Head::new(stdout, beyond)),
+                    stderr: (stderr_source, Head::new(stderr, beyond)),
                 };
                 Ok((collector, vec![stdout_sink, stderr_sink], Output::Separate))
             }
@@ -101,35 +105,35 @@ fn pipe() -> Result<(pipe::Receiver, OwnedFd), Error> {
 /// `Head` keeps the first bytes of a stream.
 pub(crate) struct Head {
     limit: usize,
+    /// How many bytes after the limit are kept too.
+    beyond: usize,
     bytes: Vec<u8>,
     total: u64,
 }
 
 impl Head {
-    fn new(limit: usize) -> Self {
-        Self { limit, bytes: Vec::new(), total: 0 }
+    fn new(limit: usize, beyond: usize) -> Self {
+        Self { limit, beyond, bytes: Vec::new(), total: 0 }
     }
 
     fn take(&mut self, chunk: &[u8]) {
         self.total += chunk.len() as u64;
         // Keeps one byte more than the limit, so that `finish` can detect truncation.
-        let room = (self.limit + 1).saturating_sub(self.bytes.len());
+        let room = self.limit.saturating_add(self.beyond.max(1)).saturating_sub(self.bytes.len());
         self.bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
     }
 
     fn finish(self) -> Stream {
-        Stream {
-            text: text::head(&self.bytes, self.limit),
-            total_bytes: self.total,
-            truncated: self.total > self.limit as u64,
-        }
+        let (text, beyond) = text::head(&self.bytes, self.limit);
+        let truncated = self.total > self.limit as u64;
+        Stream { text, beyond, total_bytes: self.total, truncated }
     }
 }
 
 /// `Tail` keeps the last characters of a stream. If that is not the whole stream, all of it goes to
 /// a log.
 pub(crate) struct Tail {
-    keep: usize,
+    keep: TailSize,
     /// Holds all bytes until there are more than `window`. After that it holds between one and two
     /// windows, always including the last `window` bytes.
     bytes: Vec<u8>,
@@ -138,13 +142,12 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    fn new(keep: usize, spill: Spill) -> Self {
+    fn new(keep: TailSize, spill: Spill) -> Self {
         Self { keep, bytes: Vec::new(), total: 0, spill }
     }
 
-    /// A character has at most four bytes. The margin absorbs a character that the cut splits.
     fn window(&self) -> usize {
-        self.keep.saturating_mul(4).saturating_add(16)
+        self.keep.bytes()
     }
 
     async fn take(&mut self, chunk: &[u8]) {
@@ -162,16 +165,16 @@ impl Tail {
 
     async fn finish(mut self) -> Captured {
         let whole = self.total == self.bytes.len() as u64;
-        let (text, truncated) = if whole {
-            let (text, chars) = text::tail(&self.bytes, self.keep);
-            (text, chars > self.keep as u64)
+        let (tail, truncated) = if whole {
+            let (tail, chars) = text::tail(&self.bytes, self.keep);
+            (tail, chars > self.keep.chars as u64)
         } else {
             (text::decode_from_cut(&self.bytes, self.keep), true)
         };
         if truncated && !self.spill.open() {
             self.spill.write(&self.bytes).await;
         }
-        let stdout = Stream { text, total_bytes: self.total, truncated };
+        let stdout = Stream { text: tail.text, beyond: tail.before, total_bytes: self.total, truncated };
         let (log, report) = self.spill.finish(self.total).await;
         Captured { stdout, stderr: Stream::default(), log, report }
     }

@@ -24,6 +24,9 @@ pub struct Command {
     /// When this time is over, the process group receives SIGTERM and, 250 ms later, SIGKILL.
     pub timeout: Option<Duration>,
     pub capture: Capture,
+    /// How much output beyond a cut is returned separately, so that the caller can move the cut: bytes after the cut, or
+    /// characters before it with `Capture::Merged`. At most 131,072.
+    pub beyond_cut: usize,
     pub sandbox: Sandbox,
     /// The network that the command joins. Without one, an isolated command gets an empty network,
     /// and any other command uses the machine's network.
@@ -40,6 +43,7 @@ impl Command {
             stdin: Stdin::Empty,
             timeout: None,
             capture: Capture::default(),
+            beyond_cut: 0,
             sandbox: Sandbox::None,
             network: None,
         }
@@ -110,6 +114,9 @@ pub enum Capture {
     /// The first bytes of each stream are returned. The rest is drained and counted.
     Separate { stdout: usize, stderr: usize },
 }
+
+/// The most that [`Command::beyond_cut`] has an effect for. A stored tail with as much before it still fits into a record.
+pub(crate) const MAX_BEYOND_CUT: usize = 128 * 1024;
 
 /// How many characters of output a reply carries by default.
 pub const DEFAULT_KEEP_TAIL: usize = 200_000;

@@ -206,6 +206,7 @@ fn record(session: &Session, kept: &Kept, note: &str) -> SessionRecord {
         boot: boot(),
         started_at: session.started_at.into(),
         keep_tail: session.keep_tail,
+        beyond_cut: session.beyond_cut,
         log_limit: session.log.limit(),
         timeout_ms: kept.timeout_ms,
     }

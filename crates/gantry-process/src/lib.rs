@@ -52,4 +52,4 @@ pub use program::{Program, find_program, find_program_outside};
 pub use sandbox::private_tmp::PrivateTmp;
 pub use sandbox::{Network, Sandbox, SandboxSupport, existing, sandbox_support};
 pub use session::directory::{living_sessions, move_sessions};
-pub use session::{Ended, Finished, SessionId, Snapshot, Stream, Written};
+pub use session::{Ended, Finished, SessionId, Snapshot, Stream, TAIL_CHARS, Written};

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::ProcessError;
 use crate::log::budget::Reservation;
-use crate::text::{self, CharCounter};
+use crate::text::{self, CharCounter, Tail, TailSize};
 
 pub(crate) mod budget;
 pub(crate) mod directory;
@@ -30,6 +30,8 @@ pub struct LogPage {
     pub next_offset: Option<u64>,
     /// The number of a line that is longer than a page. Only its beginning is returned.
     pub cut_line: Option<u64>,
+    /// What follows the beginning of the line in `cut_line`, or a part of it.
+    pub beyond: String,
     /// How many bytes of output follow the `total_lines` but are in no page, because the log is
     /// full. The last line may then lack its end. The newest of these bytes are in the session's
     /// tail.
@@ -38,6 +40,8 @@ pub struct LogPage {
 
 /// A page ends early, at the end of a line, if it would hold more than this.
 const PAGE_BYTES: usize = 1 << 20;
+/// How much of a line longer than a page is returned separately. It holds any stored secret, also in base64.
+const BEYOND_PAGE: usize = 96 * 1024;
 const CHUNK: usize = 64 * 1024;
 /// When there are more marks, every other one is removed.
 const MAX_MARKS: usize = 4096;
@@ -82,9 +86,9 @@ impl Log {
         self.with(move |index, file| page(index, file, offset, limit.max(1))).await
     }
 
-    /// Returns the last `limit` characters, and the length of all output in bytes.
-    pub(crate) async fn tail(self: &Arc<Self>, limit: usize) -> Result<(String, u64), ProcessError> {
-        self.with(move |index, file| tail(index, file, limit)).await
+    /// Returns the last characters, and the length of all output in bytes.
+    pub(crate) async fn tail(self: &Arc<Self>, size: TailSize) -> Result<(Tail, u64), ProcessError> {
+        self.with(move |index, file| tail(file, index.limit, size)).await
     }
 
     /// Counts all characters so far, up to the log's limit.
@@ -158,6 +162,7 @@ fn page(index: &mut Index, file: &File, offset: u64, limit: usize) -> Result<Log
         total_chars: index.chars.total(),
         next_offset: None,
         cut_line: None,
+        beyond: String::new(),
         dropped_bytes: layout::total(file, index.limit)?.saturating_sub(index.limit),
     };
     if offset >= total_lines {
@@ -174,7 +179,9 @@ fn page(index: &mut Index, file: &File, offset: u64, limit: usize) -> Result<Log
         }
         if line.len() > PAGE_BYTES {
             page.cut_line = Some(offset);
-            page.lines.push(text::head(line, PAGE_BYTES));
+            let (head, beyond) = text::head(line, PAGE_BYTES);
+            page.lines.push(head);
+            page.beyond = beyond;
             break;
         }
         page.lines.push(without_ending(line));
@@ -184,12 +191,11 @@ fn page(index: &mut Index, file: &File, offset: u64, limit: usize) -> Result<Log
     Ok(page)
 }
 
-fn tail(index: &Index, file: &File, limit: usize) -> Result<(String, u64), Error> {
-    // A character has at most four bytes. The margin absorbs a character that the cut splits.
-    let wanted = (limit as u64).saturating_mul(4).saturating_add(16);
-    let (bytes, total) = layout::end(file, index.limit, wanted)?;
+/// Reads the last characters of a log with this limit, and the length of all output in bytes.
+pub(crate) fn tail(file: &File, limit: u64, size: TailSize) -> Result<(Tail, u64), Error> {
+    let (bytes, total) = layout::end(file, limit, size.bytes() as u64)?;
     let whole = bytes.len() as u64 == total;
-    let tail = if whole { text::tail(&bytes, limit).0 } else { text::decode_from_cut(&bytes, limit) };
+    let tail = if whole { text::tail(&bytes, size).0 } else { text::decode_from_cut(&bytes, size) };
     Ok((tail, total))
 }
 
@@ -207,7 +213,8 @@ impl LineIterator {
         Self { position, buffer: vec![0; CHUNK], rest: 0..0, line: Vec::new() }
     }
 
-    /// Returns the next line with its ending, and at most one byte more than a page of it.
+    /// Returns the next line with its ending. A line longer than a page is cut [`BEYOND_PAGE`] bytes
+    /// after it.
     fn next(&mut self, index: &Index, file: &File) -> Result<Option<&[u8]>, Error> {
         self.line.clear();
         loop {
@@ -222,11 +229,11 @@ impl LineIterator {
             let rest = &self.buffer[self.rest.clone()];
             let end = rest.iter().position(|byte| *byte == b'\n').map(|newline| newline + 1);
             let piece = &rest[..end.unwrap_or(rest.len())];
-            let room = PAGE_BYTES + 1 - self.line.len();
+            let room = PAGE_BYTES + BEYOND_PAGE - self.line.len();
             self.line.extend_from_slice(&piece[..piece.len().min(room)]);
             self.rest.start += piece.len();
             // A line that fills a page ends that page, so nobody reads what follows.
-            if end.is_some() || self.line.len() > PAGE_BYTES {
+            if end.is_some() || self.line.len() == PAGE_BYTES + BEYOND_PAGE {
                 return Ok(Some(&self.line));
             }
         }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::capture::{Captured, Collector, Spill, SpillState};
-use crate::command::{Capture, Command, Stdin};
+use crate::command::{Capture, Command, MAX_BEYOND_CUT, Stdin};
 use crate::detached::exit_reports::UnacknowledgedExits;
 use crate::error::ProcessError;
 use crate::keeper::control_protocol::Output;
@@ -26,6 +26,7 @@ use crate::session::starting_log::StartingLog;
 use crate::session::{Ended, Finished, Kept, Session, SessionId, Snapshot, Written};
 use crate::supervise::spare_keeper::Keepers;
 use crate::supervise::{EndedCommand, KeepWiring, Supervised, SupervisorRequest, Wiring, supervise};
+use crate::text::Tail;
 
 /// How soon a waiting poll notices new output.
 const OUTPUT_CHECK: Duration = Duration::from_millis(20);
@@ -114,9 +115,10 @@ impl Processes {
         }
         let id = SessionId::new();
         let command_line = command.command_line();
-        let capture = command.capture;
+        let (capture, beyond_cut) = (command.capture, command.beyond_cut.min(MAX_BEYOND_CUT));
         let spill = Spill { directory: Arc::clone(&self.inner.logs), id, state: SpillState::Closed };
-        let (collector, sinks, output) = Collector::new(capture, spill).map_err(ProcessError::Prepare)?;
+        let (collector, sinks, output) =
+            Collector::new(capture, beyond_cut, spill).map_err(ProcessError::Prepare)?;
         let wiring = Wiring { stdin: None, sinks, output, keep: None, collector };
         let Supervised { started, ended, requests } =
             supervise(Arc::clone(&self.inner.keepers), command, wiring);
@@ -145,6 +147,7 @@ impl Processes {
                 command: command_line,
                 started_at: started.started_at,
                 keep_tail,
+                beyond_cut,
                 log: Arc::new(log),
                 stdin: Arc::default(),
                 requests,
@@ -170,6 +173,7 @@ impl Processes {
         let permit = Arc::clone(&self.inner.live)
             .try_acquire_owned()
             .map_err(|_| ProcessError::TooManySessions(self.inner.keepers.options.max_sessions))?;
+        let beyond_cut = command.beyond_cut.min(MAX_BEYOND_CUT);
         let id = SessionId::new();
         let command_line = command.command_line();
         let timeout_ms =
@@ -212,6 +216,7 @@ impl Processes {
             command: command_line,
             started_at: started.started_at,
             keep_tail,
+            beyond_cut,
             log,
             stdin: Arc::new(tokio::sync::Mutex::new(feed)),
             requests,
@@ -467,7 +472,8 @@ impl Inner {
     pub(crate) fn keep_exit_only(&self, id: SessionId) -> bool {
         let Some(end) = self.exits.find(|end| end.id == id) else { return false };
         // If the tail cannot be kept, the exit is reported without it.
-        let _ = end.folder.shrink(&end.tail());
+        let Tail { text, before } = end.tail();
+        let _ = end.folder.shrink(&(before + &text));
         true
     }
 }

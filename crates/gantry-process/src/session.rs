@@ -17,7 +17,7 @@ use crate::log::Log;
 use crate::session::folder::SessionFolder;
 use crate::session::record::{Cause, EndRecord, SessionRecord};
 use crate::supervise::SupervisorRequest;
-use crate::text;
+use crate::text::TailSize;
 
 pub(crate) mod directory;
 pub(crate) mod folder;
@@ -26,7 +26,7 @@ pub(crate) mod record;
 pub(crate) mod starting_log;
 
 /// How many characters of output a snapshot carries.
-pub(crate) const TAIL_CHARS: usize = 4_000;
+pub const TAIL_CHARS: usize = 4_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(Uuid);
@@ -64,13 +64,6 @@ pub struct Finished {
     pub stderr: Stream,
     /// Whether `log` can read the whole output under this id, while the session is retained.
     pub logged: bool,
-}
-
-impl Finished {
-    /// The last 4,000 characters of standard output.
-    pub fn tail(&self) -> String {
-        text::tail(self.stdout.text.as_bytes(), TAIL_CHARS).0
-    }
 }
 
 /// `Ended` says how a command ended.
@@ -119,6 +112,9 @@ impl From<&EndRecord> for Ended {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stream {
     pub text: String,
+    /// What is next to the cut, at most as much as [`Command::beyond_cut`](crate::Command) asked for:
+    /// it follows `text`, or with `Capture::Merged` comes before it.
+    pub beyond: String,
     pub total_bytes: u64,
     /// Whether `text` is incomplete.
     pub truncated: bool,
@@ -136,6 +132,8 @@ pub struct Snapshot {
     pub ended: Option<Ended>,
     /// The last 4,000 characters of output.
     pub tail: String,
+    /// What comes before `tail`, at most as much as [`Command::beyond_cut`](crate::Command) asked for.
+    pub before_tail: String,
     pub total_bytes: u64,
 }
 
@@ -153,6 +151,7 @@ pub(crate) struct Session {
     pub(crate) command: Vec<String>,
     pub(crate) started_at: SystemTime,
     pub(crate) keep_tail: usize,
+    pub(crate) beyond_cut: usize,
     pub(crate) log: Arc<Log>,
     /// Locked by a task that is connecting to the keeper, until it is connected.
     pub(crate) stdin: Arc<tokio::sync::Mutex<Option<pipe::Sender>>>,
@@ -186,16 +185,21 @@ impl Session {
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, ProcessError> {
         // The end is checked before the output, so that the tail of an ended session is final.
         let ended = self.ended.borrow().clone();
-        let (tail, total_bytes) = self.log.tail(TAIL_CHARS).await?;
+        let (tail, total_bytes) = self.log.tail(self.size(TAIL_CHARS)).await?;
         Ok(Snapshot {
             id: self.id,
             pid: self.pid,
             command: self.command.clone(),
             started_at: self.started_at,
             ended,
-            tail,
+            tail: tail.text,
+            before_tail: tail.before,
             total_bytes,
         })
+    }
+
+    fn size(&self, chars: usize) -> TailSize {
+        TailSize { chars, before: self.beyond_cut }
     }
 
     /// Waits at most `limit` for the session to end.
@@ -208,7 +212,7 @@ impl Session {
     }
 
     pub(crate) async fn finished(&self, ended: Ended) -> Result<Finished, ProcessError> {
-        let (text, total) = self.log.tail(self.keep_tail).await?;
+        let (tail, total) = self.log.tail(self.size(self.keep_tail)).await?;
         let logged = total.min(self.log.limit());
         let truncated = ended.log_dropped > 0
             || total > logged
@@ -216,7 +220,7 @@ impl Session {
         // After a failed write the keeper counts more bytes than the file has. The lines that
         // report missing output are counted too.
         let total_bytes = total.max(logged + ended.log_dropped);
-        let stdout = Stream { text, total_bytes, truncated };
+        let stdout = Stream { text: tail.text, beyond: tail.before, total_bytes, truncated };
         Ok(Finished {
             id: self.id,
             pid: self.pid,

@@ -1,34 +1,60 @@
 //! Decodes bytes at the edges of a cut. No character is split, and invalid bytes become U+FFFD as
 //! in a decode of the whole.
 
-/// Returns the last `limit` characters of `bytes`, decoded, and the number of all characters.
-pub(crate) fn tail(bytes: &[u8], limit: usize) -> (String, u64) {
-    let text = String::from_utf8_lossy(bytes);
-    let total = text.chars().count();
-    (last_chars(&text, limit, total).to_owned(), total as u64)
+/// `Tail` is the last characters of a text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tail {
+    pub(crate) text: String,
+    /// Some of what comes before `text`.
+    pub(crate) before: String,
 }
 
-fn last_chars(text: &str, limit: usize, total: usize) -> &str {
-    match total.checked_sub(limit) {
-        None | Some(0) => text,
-        Some(skip) => text.char_indices().nth(skip).map_or("", |(start, _)| &text[start..]),
+/// `TailSize` says how many characters of a tail are wanted, and how many of what comes before it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TailSize {
+    pub(crate) chars: usize,
+    pub(crate) before: usize,
+}
+
+impl TailSize {
+    /// How many bytes hold such a tail. A character has at most four. The margin absorbs a character
+    /// that the cut splits.
+    pub(crate) fn bytes(self) -> usize {
+        self.chars.saturating_add(self.before).saturating_mul(4).saturating_add(16)
     }
+}
+
+/// Returns the last characters of `bytes`, decoded, and the number of all characters.
+pub(crate) fn tail(bytes: &[u8], size: TailSize) -> (Tail, u64) {
+    let text = String::from_utf8_lossy(bytes);
+    let total = text.chars().count();
+    let (rest, text) = split_last(&text, size.chars, total);
+    let (_, before) = split_last(rest, size.before, total.saturating_sub(size.chars));
+    (Tail { text: text.to_owned(), before: before.to_owned() }, total as u64)
+}
+
+/// Splits off the last `limit` of `total` characters.
+fn split_last(text: &str, limit: usize, total: usize) -> (&str, &str) {
+    let skip = total.saturating_sub(limit);
+    let start = text.char_indices().nth(skip).map_or(text.len(), |(start, _)| start);
+    text.split_at(start)
 }
 
 /// Decodes `bytes`, which were cut out of something longer, and drops the partial character at the
 /// start.
-pub(crate) fn decode_from_cut(bytes: &[u8], limit: usize) -> String {
+pub(crate) fn decode_from_cut(bytes: &[u8], size: TailSize) -> Tail {
     let continuation = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
-    tail(&bytes[continuation..], limit).0
+    tail(&bytes[continuation..], size).0
 }
 
-/// Decodes the first `limit` bytes, without a character that the cut would split.
-pub(crate) fn head(bytes: &[u8], limit: usize) -> String {
+/// Decodes the first `limit` bytes, without a character that the cut would split, and then the rest.
+pub(crate) fn head(bytes: &[u8], limit: usize) -> (String, String) {
+    let decoded = |bytes| String::from_utf8_lossy(bytes).into_owned();
     if bytes.len() <= limit {
-        return String::from_utf8_lossy(bytes).into_owned();
+        return (decoded(bytes), String::new());
     }
-    let cut = &bytes[..limit];
-    String::from_utf8_lossy(&cut[..cut.len() - unfinished(cut)]).into_owned()
+    let (head, rest) = bytes.split_at(limit - unfinished(&bytes[..limit]));
+    (decoded(head), decoded(rest))
 }
 
 /// Counts the bytes at the end that begin an incomplete character.
@@ -96,15 +122,24 @@ mod tests {
     #[test]
     fn a_cut_never_splits_a_character() {
         for limit in 0..=SAMPLE.len() {
-            let text = head(SAMPLE.as_bytes(), limit);
+            let (text, rest) = head(SAMPLE.as_bytes(), limit);
+            assert_eq!(text.clone() + &rest, SAMPLE);
             assert!(SAMPLE.starts_with(&text) && limit - text.len() < 4, "{limit}: {text}");
         }
         for start in 0..=SAMPLE.len() {
-            let text = decode_from_cut(&SAMPLE.as_bytes()[start..], 100);
+            let text = decode_from_cut(&SAMPLE.as_bytes()[start..], TailSize { chars: 100, before: 0 }).text;
             assert!(SAMPLE.ends_with(&text), "{start}: {text}");
         }
-        assert_eq!(tail(SAMPLE.as_bytes(), 2), ("z\u{1F680}".to_owned(), 6));
-        assert_eq!(tail(SAMPLE.as_bytes(), 0), (String::new(), 6));
+        for (chars, before, expected) in [
+            (2, 0, ("z\u{1F680}", "")),
+            (0, 0, ("", "")),
+            (2, 1, ("z\u{1F680}", "\u{1F600}")),
+            (5, 9, (&SAMPLE[1..], "a")),
+        ] {
+            let (found, total) = tail(SAMPLE.as_bytes(), TailSize { chars, before });
+            assert_eq!((found.text.as_str(), found.before.as_str()), expected);
+            assert_eq!(total, 6);
+        }
     }
 
     proptest! {

@@ -339,6 +339,10 @@ impl Gate {
         }
     }
 
+    pub fn masker(&self) -> &Masker {
+        &self.parts.masker
+    }
+
     /// Step 6. Shortens a result for a model and keeps the whole behind a handle.
     async fn bound(&self, call: &Call, tool: &Tool, answer: Answer) -> (Answer, Vec<String>) {
         if !call.surface.is_model_facing() {

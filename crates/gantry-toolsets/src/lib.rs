@@ -20,6 +20,7 @@ mod run_to_end;
 pub mod testing;
 mod transfer;
 mod web;
+mod whole_secrets;
 
 use std::sync::Arc;
 

@@ -6,13 +6,21 @@ use std::sync::Arc;
 use gantry_process::{Command, Exit, Finished, Network, ProcessError};
 use gantry_tool::Call;
 
+use crate::whole_secrets::{beyond_cut, cut_stream};
 use crate::{Ctx, Machine};
 
-/// Waits for the command to end. A command killed because its call was cancelled is an error.
+/// Waits for the command to end. Its output is not cut within a known secret. A command killed because its call was cancelled is an error.
 pub(crate) async fn run_to_end(ctx: &Ctx, command: Command) -> Result<Finished, ProcessError> {
+    let masker = &ctx.state.web().masker;
+    let command = Command { beyond_cut: beyond_cut(masker), ..command };
     let finished = ctx.state.processes().run(command, ctx.call.cancel.clone()).await?;
     ctx.call.findings.warn(&finished.ended.quarantined);
-    if finished.ended.cancelled { Err(ProcessError::Cancelled) } else { Ok(finished) }
+    if finished.ended.cancelled {
+        return Err(ProcessError::Cancelled);
+    }
+    let Finished { stdout, stderr, .. } = finished;
+    let (stdout, stderr) = (cut_stream(masker, stdout), cut_stream(masker, stderr));
+    Ok(Finished { stdout, stderr, ..finished })
 }
 
 /// Returns the exit code as a shell does: 128 plus the signal number after a signal; -1 if it is

@@ -48,6 +48,7 @@ impl Environment {
         let data = DataDir::new(root);
         let layers = Layers {
             file: global.config.as_deref().map_or_else(|| data.config_file(), absolute),
+            is_named: global.config.is_some(),
             variables: configuration_variables(),
             overrides: global.overrides.clone(),
         };

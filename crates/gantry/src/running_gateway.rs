@@ -18,7 +18,7 @@ use gantry_node::NodeLog;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_protocol::GatewayStatus;
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Memories, Running};
-use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
+use gantry_tool::{Gate, GateParts, Masker, NodeState, Policy, Registry};
 use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, node_tools, process_end, transfer_service};
 use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
 
@@ -122,7 +122,7 @@ impl RunningGateway {
         let gate = Arc::new(Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive_paths(environment, &config), closed),
-            masker,
+            masker: masker.clone(),
             audit,
             results: results.clone(),
             max_result_chars: config.max_tool_result_chars,
@@ -186,7 +186,7 @@ impl RunningGateway {
         let tls = tls_files(environment, &config.gateway)?;
         let secure = tls.is_some();
         let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates.pem));
-        let exit_reports = tokio::spawn(report_process_exits(processes.clone(), gateway.clone()));
+        let exit_reports = tokio::spawn(report_process_exits(processes.clone(), gateway.clone(), masker));
         let (connections, low_limit) = open_files::room_for_connections();
         let serving = serve(gateway.clone(), config.gateway.listen, tls, connections).await?;
         machine.close_port(serving.address.port());
@@ -279,10 +279,10 @@ async fn processes(environment: &Environment) -> Result<Processes> {
 
 /// Reports exits of this machine's background processes to the gateway. An exit that the gateway cannot record stays
 /// unacknowledged, and the next gateway gets it again.
-async fn report_process_exits(processes: Processes, gateway: Arc<Gateway>) {
+async fn report_process_exits(processes: Processes, gateway: Arc<Gateway>, masker: Masker) {
     let mut exits = processes.exit_reports();
     while let Some(report) = exits.next().await {
-        if gateway.process_ended(LOCAL_NODE, &process_end(&report)).await.is_ok() {
+        if gateway.process_ended(LOCAL_NODE, &process_end(&report, &masker)).await.is_ok() {
             let _ = processes.acknowledge(report.event_id).await;
         }
     }

@@ -16,7 +16,7 @@ static GO: AtomicBool = AtomicBool::new(false);
 
 fn read(path: &Path, start: Start, limit: Option<u64>, max_bytes: usize) -> Result<Window, FileError> {
     let scope = Files::new(FilesOptions::default())?.free(path.parent().unwrap())?;
-    window(&scope.open(path)?, &WindowRequest { start, limit, max_bytes }, &GO)
+    window(&scope.open(path)?, &WindowRequest { start, limit, max_bytes, beyond_cut: 0 }, &GO)
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn cancelled_read_stops() {
     let scope = Files::new(FilesOptions::default()).unwrap().free(dir.path()).unwrap();
     let file = scope.open(&path).unwrap();
     let cancelled = AtomicBool::new(false);
-    let ask = WindowRequest { start: Start::FromEnd(1), limit: None, max_bytes: 100 };
+    let ask = WindowRequest { start: Start::FromEnd(1), limit: None, max_bytes: 100, beyond_cut: 0 };
     std::thread::scope(|threads| {
         threads.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(50));

@@ -9,11 +9,11 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::error::ProcessError;
-use crate::log::layout;
+use crate::log;
 use crate::session::folder::SessionFolder;
 use crate::session::record::SessionRecord;
 use crate::session::{Ended, SessionId, TAIL_CHARS};
-use crate::text;
+use crate::text::{self, Tail, TailSize};
 
 /// An exit that nobody acknowledges for this long is dropped.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,6 +33,8 @@ pub struct ExitReport {
     pub ended: Ended,
     /// The last 4,000 characters of output.
     pub tail: String,
+    /// What comes before `tail`, at most as much as `Command::beyond_cut` asked for.
+    pub before_tail: String,
 }
 
 /// `Ends` yields every unacknowledged exit once, oldest first, and then each new one as it occurs.
@@ -138,25 +140,24 @@ impl PendingExit {
     }
 
     /// Reads the tail from disk. This blocks, but only briefly.
-    pub(crate) fn tail(&self) -> String {
-        tail_of_log(&self.folder, self.record.log_limit).or_else(|| self.folder.tail()).unwrap_or_default()
+    pub(crate) fn tail(&self) -> Tail {
+        let size = TailSize { chars: TAIL_CHARS, before: self.record.beyond_cut };
+        let log = self.folder.open_log().ok();
+        let tail = log.and_then(|log| log::tail(&log, self.record.log_limit, size).ok());
+        let shrunk = || Some(text::tail(self.folder.tail()?.as_bytes(), size).0);
+        tail.map(|(tail, _)| tail).or_else(shrunk).unwrap_or_default()
     }
 
     fn report(self) -> ExitReport {
+        let Tail { text: tail, before: before_tail } = self.tail();
         ExitReport {
             event_id: self.event_id,
             id: self.id,
-            tail: self.tail(),
+            tail,
+            before_tail,
             started_at: self.record.started_at.time(),
             note: self.record.note.clone(),
             ended: self.ended,
         }
     }
-}
-
-fn tail_of_log(folder: &SessionFolder, limit: u64) -> Option<String> {
-    let wanted = 4 * TAIL_CHARS as u64 + 16;
-    let (bytes, total) = layout::end(&folder.open_log().ok()?, limit, wanted).ok()?;
-    let whole = bytes.len() as u64 == total;
-    Some(if whole { text::tail(&bytes, TAIL_CHARS).0 } else { text::decode_from_cut(&bytes, TAIL_CHARS) })
 }

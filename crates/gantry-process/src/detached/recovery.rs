@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::command::MAX_BEYOND_CUT;
 use crate::detached::exit_reports::{KEPT_FOR, PendingExit};
 use crate::error::ProcessError;
 use crate::log::Log;
@@ -206,6 +207,7 @@ fn session_from_record(
         command: record.command.clone(),
         started_at: record.started_at.time(),
         keep_tail: record.keep_tail,
+        beyond_cut: record.beyond_cut.min(MAX_BEYOND_CUT),
         log,
         stdin: Arc::default(),
         requests,

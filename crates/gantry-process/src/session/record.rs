@@ -43,6 +43,8 @@ pub(crate) struct SessionRecord {
     pub(crate) boot: Option<String>,
     pub(crate) started_at: Moment,
     pub(crate) keep_tail: usize,
+    #[serde(default)]
+    pub(crate) beyond_cut: usize,
     pub(crate) log_limit: u64,
     pub(crate) timeout_ms: Option<u64>,
 }

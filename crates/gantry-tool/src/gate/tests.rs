@@ -478,7 +478,9 @@ async fn long_input_is_checked_off_the_async_threads() {
     let Answer::Refused(refusal) = outcome.answer else { panic!("{:?}", outcome.answer) };
     assert_eq!(refusal.code, RefusalCode::InvalidInput);
     assert!(refusal.violations[0].message.contains("too long to check"), "{refusal:?}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // A whole check of this input takes several times as long as the one above, also on a busy machine.
+    let limit = Duration::from_secs(5) + 4 * took;
+    assert!(begun.elapsed() < limit, "{:?}", begun.elapsed());
 }
 
 /// The only async thread has to go on meanwhile: it is who lets the walk end.

@@ -81,9 +81,7 @@ impl Masker {
     /// escaped as HTML, in UTF-16 or in base64. Only a whole secret moves the cut, so that callers cannot guess a secret
     /// letter by letter.
     pub fn cut_before_secret(&self, bytes: &[u8], end: usize) -> usize {
-        let lists = self.lists();
-        let forms: Vec<Vec<u8>> =
-            lists.iter().flat_map(|list| list.values.iter()).flat_map(|s| raw_forms(s)).collect();
+        let forms = self.raw_forms();
         let mut end = end.min(bytes.len());
         // Repeats, because one secret may begin within another.
         while let Some(start) = forms.iter().filter_map(|form| found_across(bytes, end, form)).min() {
@@ -92,7 +90,23 @@ impl Masker {
         end
     }
 
-    /// How many bytes after a cut [`Masker::cut_before_secret`] needs to see a whole secret.
+    /// Where to begin bytes that are masked later: at `start`, or after a secret that lies across `start`. The counterpart of
+    /// [`Masker::cut_before_secret`] for a text whose beginning is cut off.
+    pub fn cut_after_secret(&self, bytes: &[u8], start: usize) -> usize {
+        let forms = self.raw_forms();
+        let mut start = start.min(bytes.len());
+        // Repeats, because one secret may begin within another.
+        while let Some(end) = forms.iter().filter_map(|form| last_across(bytes, start, form)).max() {
+            start = end;
+        }
+        start
+    }
+
+    fn raw_forms(&self) -> Vec<Vec<u8>> {
+        self.lists().iter().flat_map(|list| list.values.iter()).flat_map(|s| raw_forms(s)).collect()
+    }
+
+    /// How many bytes beyond a cut [`Masker::cut_before_secret`] and [`Masker::cut_after_secret`] need to see a whole secret.
     pub fn reach(&self) -> usize {
         let lists = self.lists();
         let longest = lists.iter().flat_map(|list| list.values.iter()).map(String::len).max();
@@ -187,9 +201,20 @@ pub fn mask_found(bytes: &mut Vec<u8>, mut find: impl FnMut(&[u8], usize) -> Opt
 
 /// The start of a form that begins before `end` and ends after it.
 fn found_across(bytes: &[u8], end: usize, form: &[u8]) -> Option<usize> {
+    let around = around(bytes, end, form);
+    Some(around.start + memmem::find(&bytes[around], form)?)
+}
+
+/// The end of the last form that begins before `start` and ends after it.
+fn last_across(bytes: &[u8], start: usize, form: &[u8]) -> Option<usize> {
+    let around = around(bytes, start, form);
+    Some(around.start + memmem::rfind(&bytes[around], form)? + form.len())
+}
+
+/// The bytes around a cut, so many that any form found in them lies across the cut.
+fn around(bytes: &[u8], cut: usize, form: &[u8]) -> Range<usize> {
     let across = form.len().saturating_sub(1);
-    let (from, to) = (end.saturating_sub(across), bytes.len().min(end.saturating_add(across)));
-    Some(from + memmem::find(bytes.get(from..to)?, form)?)
+    cut.saturating_sub(across)..bytes.len().min(cut.saturating_add(across))
 }
 
 /// The forms of a secret in the bytes of a document.
@@ -300,6 +325,11 @@ mod tests {
         assert_eq!(
             Masker::new(["12345678".into(), "78901234".into()]).cut_before_secret(b"123456789012345", 9),
             0
+        );
+        assert_eq!(
+            Masker::new(["12345678".into(), "78901234".into()]).cut_after_secret(b"123456789012345", 5),
+            14,
+            "one secret begins in another"
         );
         assert_eq!(masker.cut_before_secret(b"a hunter", 8), 8, "a beginning alone moves nothing");
         assert_eq!(Masker::default().cut_before_secret(b"text", 2), 2);

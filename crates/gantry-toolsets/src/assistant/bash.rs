@@ -119,7 +119,7 @@ fn exit_text(ended: &Ended, timeout_ms: u64) -> String {
 
 /// Returns a stream's text, with a note at the end if it was truncated.
 fn stream_text(name: &str, stream: Stream) -> String {
-    let Stream { mut text, total_bytes, truncated } = stream;
+    let Stream { mut text, total_bytes, truncated, .. } = stream;
     if truncated {
         if !text.ends_with('\n') {
             text.push('\n');

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
 use crate::machine::file_error;
+use crate::whole_secrets::{beyond_cut, cut_end};
 use crate::{Ctx, Machine};
 
 /// The largest content of one reply.
@@ -83,10 +84,13 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
             0.. => Start::Line(input.offset.unsigned_abs().saturating_sub(1)),
             _ => Start::FromEnd(input.offset.unsigned_abs()),
         };
-        let ask = WindowRequest { start, limit: input.limit, max_bytes: MAX_BYTES };
+        let masker = &ctx.state.web().masker;
+        let ask =
+            WindowRequest { start, limit: input.limit, max_bytes: MAX_BYTES, beyond_cut: beyond_cut(masker) };
         let file =
             ctx.state.free(&ctx.call)?.open(&input.path).map_err(|err| read_error(err, &input.path))?;
-        let window = window(&file, &ask, cancelled).map_err(file_error)?;
+        let mut window = window(&file, &ask, cancelled).map_err(file_error)?;
+        window.text = cut_end(masker, window.text, &window.beyond);
         Ok(output(input, window))
     });
     read.await.map_err(|err| err.with_field("path", path))

@@ -23,7 +23,7 @@ struct Input {
     /// First character, from 0; with `grep`, matches to skip.
     #[serde(default)]
     offset: usize,
-    /// Most characters to return. Default 20000.
+    /// Most characters to return, at most 40000. Default 20000.
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 40_000))]
     limit: usize,

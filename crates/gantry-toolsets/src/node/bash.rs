@@ -14,6 +14,7 @@ use super::shell_run::ShellRun;
 use crate::blocking::blocking;
 use crate::machine::{Confinement, file_error, process_error};
 use crate::optional_path::absent_when_empty;
+use crate::whole_secrets::beyond_cut;
 use crate::{Ctx, Machine};
 
 const DEFAULT_TIMEOUT_MS: u64 = 300_000;
@@ -69,11 +70,10 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<ShellRun
             .with_hint("start `gantry up` and call again, or leave background out"));
     }
     let Prepared { mut command, session, confinement } = prepare(&ctx, &input).await?;
-    let processes = ctx.state.processes();
     match input.yield_ms {
         _ if input.background => {
             command.stdin = Stdin::Pipe;
-            start(processes, command, session, &sessions, confinement).await
+            start(&ctx, command, session, &sessions, confinement).await
         }
         Some(yield_ms) if !one_shot => {
             command.stdin = Stdin::Pipe;
@@ -99,7 +99,8 @@ async fn prepare(ctx: &Ctx, input: &Input) -> Result<Prepared, ToolError> {
     })
     .await?;
     let offline = ctx.state.network(&ctx.call) == Network::Denied;
-    let session = Session::new(&ctx.call, &input.command, directory.path, offline);
+    let masker = &ctx.state.web().masker;
+    let session = Session::new(&ctx.call, &input.command, directory.path, offline, masker);
     // The shell would read a command that starts with - or + as an option.
     let sign = if input.command.starts_with(['-', '+']) { " " } else { "" };
     let script = format!("{sign}{}", input.command);
@@ -107,6 +108,7 @@ async fn prepare(ctx: &Ctx, input: &Input) -> Result<Prepared, ToolError> {
     let mut command = Command {
         env: confinement.variables(ctx.state.shell_variables(&ctx.call)),
         timeout: time_limit(input),
+        beyond_cut: beyond_cut(masker),
         ..Command::new(shell, Cwd::Dir(directory.fd)).args(["-lc", &script])
     };
     confinement.apply(&mut command);
@@ -149,7 +151,7 @@ async fn run_to_end(
     }
     let id = finished.id;
     let logged = finished.logged;
-    let answer = ShellRun::completed(finished, &session);
+    let answer = ShellRun::completed(finished, &session, &ctx.state.web().masker);
     if logged {
         sessions.add(processes, id, session);
     }
@@ -157,12 +159,13 @@ async fn run_to_end(
 }
 
 async fn start(
-    processes: &Processes,
+    ctx: &Ctx,
     command: Command,
     session: Session,
     sessions: &Sessions,
     confinement: Confinement,
 ) -> Result<ShellRun, ToolError> {
+    let processes = ctx.state.processes();
     let id = processes.start(command).await.map_err(process_error)?;
     let mut starting = EndOnDrop { processes: processes.clone(), id: Some(id) };
     confinement.keep_while_running(processes, id);
@@ -171,7 +174,7 @@ async fn start(
     starting.id = None;
     sessions.add(processes, id, session.clone());
     let snapshot = processes.poll(id, Duration::ZERO).await.map_err(process_error)?;
-    Ok(ShellRun::running(snapshot, &session))
+    Ok(ShellRun::running(snapshot, &session, &ctx.state.web().masker))
 }
 
 async fn wait_then_yield(
@@ -201,14 +204,14 @@ async fn wait_then_yield(
             let _ = processes.detach(id, &session.note()).await;
             waiting.id = None;
             confinement.keep_while_running(processes, id);
-            let answer = ShellRun::running(snapshot, &session);
+            let answer = ShellRun::running(snapshot, &session, &ctx.state.web().masker);
             sessions.add(processes, id, session);
             Ok(answer)
         }
         Waited::Finished(finished) => {
             waiting.id = None;
             let truncated = finished.stdout.truncated;
-            let answer = ShellRun::completed(finished, &session);
+            let answer = ShellRun::completed(finished, &session, &ctx.state.web().masker);
             if truncated {
                 sessions.add(processes, id, session);
             } else {

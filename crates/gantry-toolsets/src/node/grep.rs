@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_files::{SearchError, WalkOptions};
-use gantry_tool::{Capability, Label, Masker, Tool, ToolError, Toolset};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +12,7 @@ use super::skipped::Skipped;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::optional_path::absent_when_empty;
+use crate::whole_secrets::cut_end;
 use crate::{Ctx, Machine};
 
 /// Search file contents line by line with a regular expression. Returns the first 100 matching
@@ -91,7 +92,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         let matches = found.matches.into_iter().map(|found| Match {
             path: paths::text(&found.path),
             line: found.line,
-            content: whole_secrets(masker, found.content, &found.beyond),
+            content: cut_end(masker, found.content, &found.beyond),
         });
         Ok(Output {
             pattern: input.pattern,
@@ -103,17 +104,6 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         })
     })
     .await
-}
-
-/// Removes a secret that the cut splits: the gate would not recognize its first part.
-fn whole_secrets(masker: &Masker, mut content: String, beyond: &str) -> String {
-    if !beyond.is_empty() {
-        let shown = content.len();
-        content.push_str(beyond);
-        let end = masker.cut_before_secret(content.as_bytes(), shown);
-        content.truncate(content.floor_char_boundary(end));
-    }
-    content
 }
 
 #[cfg(test)]

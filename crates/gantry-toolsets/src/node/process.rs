@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_process::{Snapshot, Waited, Written};
-use gantry_tool::{Call, Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_process::{LogPage, Snapshot, Waited, Written};
+use gantry_tool::{Call, Capability, Label, Masker, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +12,7 @@ use super::paths;
 use super::sessions::{Session, Sessions};
 use super::shell_run::{ShellRun, Status, log_warnings, milliseconds};
 use crate::machine::process_error;
+use crate::whole_secrets::cut_end;
 use crate::{Ctx, Machine};
 
 /// Manage commands that `Bash` left in the background. Finished ones are kept for 30 minutes.
@@ -214,10 +215,10 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
         Action::Log => {
             // Checked before the log is read, so that the log of an ended command is complete.
             let ended = processes.ended(id).map_err(process_error)?;
-            let page = processes.log(id, input.offset, input.limit).await.map_err(process_error)?;
+            let mut page = processes.log(id, input.offset, input.limit).await.map_err(process_error)?;
             Ok(Output::Log(LogLines {
                 session_id,
-                lines: page.lines,
+                lines: whole_lines(&ctx.state.web().masker, &mut page),
                 offset: page.offset,
                 total_lines: page.total_lines,
                 total_chars: page.total_chars,
@@ -246,6 +247,20 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
     }
 }
 
+/// Takes the lines of a page. The end of a full log may be within a secret, of which the rest is lost.
+fn whole_lines(masker: &Masker, page: &mut LogPage) -> Vec<String> {
+    let mut lines = std::mem::take(&mut page.lines);
+    if let Some(last) = lines.pop() {
+        let mut last = cut_end(masker, last, &page.beyond);
+        if page.dropped_bytes > 0 && page.next_offset.is_none() {
+            let end = last.len().saturating_sub(masker.longest_secret().saturating_sub(1));
+            last.truncate(last.floor_char_boundary(end));
+        }
+        lines.push(last);
+    }
+    lines
+}
+
 async fn list(ctx: &Ctx, sessions: &Sessions) -> Result<Output, ToolError> {
     let processes = ctx.state.processes();
     let snapshots = processes.list().await.map_err(process_error)?;
@@ -272,14 +287,15 @@ async fn list(ctx: &Ctx, sessions: &Sessions) -> Result<Output, ToolError> {
 
 /// Reads the whole output of an ended session again; a snapshot has only its tail.
 async fn polled(ctx: &Ctx, snapshot: Snapshot, session: &Session) -> Result<Output, ToolError> {
+    let masker = &ctx.state.web().masker;
     if snapshot.ended.is_none() {
-        let run = ShellRun::running(snapshot, session);
+        let run = ShellRun::running(snapshot, session, masker);
         return Ok(Output::Poll(Box::new(Polled { run, running: true })));
     }
     let waited = ctx.state.processes().wait(snapshot.id, Duration::ZERO).await.map_err(process_error)?;
     let (run, running) = match waited {
-        Waited::Finished(finished) => (ShellRun::completed(finished, session), false),
-        Waited::Running(snapshot) => (ShellRun::running(snapshot, session), true),
+        Waited::Finished(finished) => (ShellRun::completed(finished, session, masker), false),
+        Waited::Running(snapshot) => (ShellRun::running(snapshot, session, masker), true),
     };
     Ok(Output::Poll(Box::new(Polled { run, running })))
 }

@@ -2,18 +2,23 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gantry_process::ExitReport;
+use gantry_process::{ExitReport, TAIL_CHARS};
 use gantry_protocol::ProcessEnd;
+use gantry_tool::Masker;
 
 use super::CommandNote;
+use crate::whole_secrets::cut_start;
 
-/// Converts the exit report of a `Bash` background command for the gateway.
-pub fn process_end(report: &ExitReport) -> ProcessEnd {
+/// Converts the exit report of a `Bash` background command for the gateway, and masks known secrets.
+pub fn process_end(report: &ExitReport, masker: &Masker) -> ProcessEnd {
+    let mut tail = cut_start(masker, &report.before_tail, &report.tail, TAIL_CHARS);
+    masker.mask_text(&mut tail);
     let note = CommandNote::parse(&report.note);
-    let (command, principal, agent) = match note {
+    let (mut command, principal, agent) = match note {
         Some(note) => (note.command, note.principal, note.agent),
         None => Default::default(),
     };
+    masker.mask_text(&mut command);
     ProcessEnd {
         event_id: report.event_id.to_string(),
         session_id: report.id.to_string(),
@@ -25,7 +30,7 @@ pub fn process_end(report: &ExitReport) -> ProcessEnd {
         timed_out: report.ended.timed_out,
         started_at: milliseconds(report.started_at),
         ended_at: milliseconds(report.ended.ended_at),
-        tail: report.tail.clone(),
+        tail,
     }
 }
 

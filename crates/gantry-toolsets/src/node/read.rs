@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicBool;
 use base64::Engine;
 use gantry_files::window::{Start, Window, WindowRequest, window, window_if_cached};
 use gantry_files::{FileError, OpenFile};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
+use gantry_tool::{Capability, Label, Masker, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths;
 use crate::blocking::blocking;
 use crate::machine::file_error;
+use crate::whole_secrets::{beyond_cut, cut_end};
 use crate::{Ctx, Machine};
 
 const MAX_TEXT_BYTES: usize = 10 * 1024 * 1024;
@@ -104,27 +105,35 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     let file = ctx.state.free(&ctx.call)?.open(&input.path).map_err(file_error)?;
     // Waking a blocking thread would take longer than reading a cached file.
-    if let Some(window) = window_if_cached(&file, &input.ask()) {
-        return Ok(Output::Text(numbered(&file, window)));
+    let masker = ctx.state.web().masker.clone();
+    if let Some(window) = window_if_cached(&file, &input.ask(&masker)) {
+        return Ok(Output::Text(numbered(&file, window, &masker)));
     }
-    blocking(&ctx, move |_, cancelled| read(&file, &input, cancelled)).await
+    blocking(&ctx, move |_, cancelled| read(&file, &input, &masker, cancelled)).await
 }
 
 impl Input {
-    fn ask(&self) -> WindowRequest {
-        WindowRequest { start: Start::Line(self.offset), limit: self.limit, max_bytes: MAX_TEXT_BYTES }
+    fn ask(&self, masker: &Masker) -> WindowRequest {
+        let (start, beyond_cut) = (Start::Line(self.offset), beyond_cut(masker));
+        WindowRequest { start, limit: self.limit, max_bytes: MAX_TEXT_BYTES, beyond_cut }
     }
 }
 
-fn read(file: &OpenFile, input: &Input, cancelled: &AtomicBool) -> Result<Output, ToolError> {
-    match window(file, &input.ask(), cancelled) {
-        Ok(window) => Ok(Output::Text(numbered(file, window))),
+fn read(
+    file: &OpenFile,
+    input: &Input,
+    masker: &Masker,
+    cancelled: &AtomicBool,
+) -> Result<Output, ToolError> {
+    match window(file, &input.ask(masker), cancelled) {
+        Ok(window) => Ok(Output::Text(numbered(file, window, masker))),
         Err(FileError::Binary { mime, .. }) => image(file, &input.path, mime).map(Output::Image),
         Err(err) => Err(file_error(err)),
     }
 }
 
-fn numbered(file: &OpenFile, window: Window) -> TextFile {
+fn numbered(file: &OpenFile, mut window: Window, masker: &Masker) -> TextFile {
+    window.text = cut_end(masker, window.text, &window.beyond);
     let mut content = String::with_capacity(window.text.len() + window.text.len() / 8);
     for (number, (line, _)) in (window.first_line + 1..).zip(window.lines()) {
         if !content.is_empty() {

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gantry_process::{Processes, SessionId};
-use gantry_tool::{Call, ToolError};
+use gantry_tool::{Call, Masker, ToolError};
 
 use super::command_note::CommandNote;
+use crate::whole_secrets::cut_end;
 
 /// The most characters of a command in a listing.
 const SHOWN_COMMAND_CHARS: usize = 500;
@@ -45,9 +46,15 @@ impl Owner {
 }
 
 impl Session {
-    pub(super) fn new(call: &Call, command: &str, workdir: PathBuf, offline: bool) -> Session {
+    pub(super) fn new(
+        call: &Call,
+        command: &str,
+        workdir: PathBuf,
+        offline: bool,
+        masker: &Masker,
+    ) -> Session {
         let command = match command.char_indices().nth(SHOWN_COMMAND_CHARS) {
-            Some((end, _)) => format!("{}…", &command[..end]),
+            Some((end, _)) => format!("{}…", cut_end(masker, command[..end].to_owned(), &command[end..])),
             None => command.to_owned(),
         };
         Session { owner: Owner::of(call), command, workdir, offline, backgrounded: false }

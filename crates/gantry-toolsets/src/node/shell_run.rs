@@ -2,12 +2,14 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gantry_process::{Ended, Finished, Snapshot};
+use gantry_process::{Ended, Finished, Snapshot, TAIL_CHARS};
+use gantry_tool::Masker;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::paths;
 use super::sessions::Session;
+use crate::whole_secrets::cut_start;
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
@@ -97,8 +99,8 @@ pub(super) struct Running {
 }
 
 impl ShellRun {
-    pub(super) fn completed(finished: Finished, session: &Session) -> ShellRun {
-        let ended = &finished.ended;
+    pub(super) fn completed(finished: Finished, session: &Session, masker: &Masker) -> ShellRun {
+        let (ended, stdout) = (&finished.ended, &finished.stdout);
         ShellRun::Completed(Completed {
             status: Status::of(Some(ended)),
             session_id: finished.id.to_string(),
@@ -108,22 +110,22 @@ impl ShellRun {
             started_at: milliseconds(finished.started_at),
             ended_at: milliseconds(ended.ended_at),
             duration_ms: u64::try_from(ended.duration.as_millis()).unwrap_or(u64::MAX),
-            tail: finished.tail(),
-            truncated: finished.stdout.truncated,
+            tail: cut_start(masker, &stdout.beyond, &stdout.text, TAIL_CHARS),
+            truncated: stdout.truncated,
             warnings: warnings(ended),
-            output: finished.stdout.text,
+            output: cut_start(masker, &stdout.beyond, &stdout.text, usize::MAX),
             workdir: paths::text(&session.workdir),
             network: network(session),
         })
     }
 
-    pub(super) fn running(snapshot: Snapshot, session: &Session) -> ShellRun {
+    pub(super) fn running(snapshot: Snapshot, session: &Session, masker: &Masker) -> ShellRun {
         ShellRun::Running(Running {
             status: Status::Running,
             session_id: snapshot.id.to_string(),
             pid: snapshot.pid,
             started_at: milliseconds(snapshot.started_at),
-            tail: snapshot.tail,
+            tail: cut_start(masker, &snapshot.before_tail, &snapshot.tail, TAIL_CHARS),
             workdir: paths::text(&session.workdir),
             network: network(session),
         })

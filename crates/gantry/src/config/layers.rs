@@ -18,6 +18,8 @@ const OTHER_VARIABLES: [&str; 10] =
 pub(crate) enum ConfigError {
     #[error("cannot read the configuration {path}: {cause}", path = path.display())]
     Read { path: PathBuf, cause: io::Error },
+    #[error("cannot read the configuration {path}: no such file; check the path after --config", path = .0.display())]
+    Missing(PathBuf),
     #[error("cannot write the configuration {path}: {cause}", path = path.display())]
     Write { path: PathBuf, cause: io::Error },
     #[error("the configuration {path} is not valid TOML: {reason}", path = path.display())]
@@ -45,6 +47,8 @@ fn meant(near: Option<&str>) -> String {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Layers {
     pub(crate) file: PathBuf,
+    /// Whether `--config` names the file. Then it must exist.
+    pub(crate) is_named: bool,
     /// `GANTRY_*` variables without the prefix.
     pub(crate) variables: Vec<(String, String)>,
     /// `--set KEY=VALUE` options.
@@ -86,7 +90,11 @@ impl Layers {
     }
 
     fn read_file(&self) -> Result<Value, ConfigError> {
-        let Some(text) = read_text(&self.file)? else { return Ok(Value::Object(Map::new())) };
+        let text = match read_text(&self.file)? {
+            Some(text) => text,
+            None if self.is_named => return Err(ConfigError::Missing(self.file.clone())),
+            None => return Ok(Value::Object(Map::new())),
+        };
         from_toml(&text).map_err(|reason| self.syntax(reason))
     }
 
@@ -284,7 +292,7 @@ mod tests {
         DataDir::write_config(&path, file).unwrap();
         let variables = variables.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();
         let overrides = overrides.iter().map(|text| text.to_string()).collect();
-        Layers { file: path, variables, overrides }.load().map_err(|err| err.to_string())
+        Layers { file: path, is_named: false, variables, overrides }.load().map_err(|err| err.to_string())
     }
 
     #[test]

@@ -174,3 +174,28 @@ fn special_file_is_rejected_as_configuration() {
         reported.stderr.len()
     );
 }
+
+#[test]
+fn missing_named_configuration_is_an_error() {
+    let world = World::new();
+    let missing = world.folder.path().join("none.toml");
+    let named = ["--config", missing.to_str().unwrap()];
+    for command in [&["config", "get", "maxToolResultChars"][..], &["tools"], &["call", "read", "{}"]] {
+        let ran = world.run(&[&named[..], command].concat());
+        assert_eq!(ran.code, 2, "{command:?}: {ran:?}");
+        assert!(ran.stderr.contains("none.toml: no such file"), "{command:?}: {ran:?}");
+    }
+    // `config set` creates the file.
+    let ran = world.run(&[&named[..], &["config", "set", "maxToolResultChars", "900"]].concat());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = world.run(&[&named[..], &["config", "get", "maxToolResultChars"]].concat());
+    assert_eq!((ran.code, ran.stdout.trim()), (0, "900"), "{ran:?}");
+}
+
+#[test]
+fn invalid_listen_address_is_reported_with_its_key() {
+    let world = World::new();
+    let ran = world.run(&["--set", "gateway.listen=nonsense", "config", "get", "maxToolResultChars"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("gateway.listen must be an IP address and a port"), "{ran:?}");
+}
