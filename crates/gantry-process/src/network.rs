@@ -1,7 +1,7 @@
 //! `SessionNetwork` is the network of one agent session: a network namespace that its commands
 //! share, with one listening socket as the only way out.
 
-use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::io::{Error, ErrorKind, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -97,7 +97,7 @@ fn order(control: &mut UnixStream) -> Result<(), Error> {
     };
     let json = serde_json::to_vec(&order)?;
     let length = u32::try_from(json.len()).map_err(Error::other)?.to_le_bytes();
-    control.write_vectored(&[IoSlice::new(&length)])?;
+    control.write_all(&length)?;
     control.write_all(&json)
 }
 

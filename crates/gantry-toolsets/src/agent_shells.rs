@@ -80,7 +80,7 @@ impl AgentShells {
     /// Checks once whether namespaces can be made. The first call blocks for a few milliseconds.
     pub(crate) fn namespaces(&self) -> Result<(), &str> {
         let checked = self.namespaces.get_or_init(|| self.processes.check_namespaces());
-        checked.as_ref().map(|()| ()).map_err(String::as_str)
+        checked.as_ref().copied().map_err(String::as_str)
     }
 
     /// Closes a port of this machine to commands, such as the gateway's own. It applies to sessions

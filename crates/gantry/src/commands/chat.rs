@@ -184,30 +184,50 @@ impl<'a> Chat<'a> {
 
     /// Sends one message and prints the answer.
     async fn once(mut self, text: String) -> Result<Exit> {
-        let id = self.next_id();
-        let Some(id) = self.send(&text, &id).await? else { return Ok(Exit::Success) };
         let asks = std::io::stdin().is_terminal() && !self.output.json;
-        match self.until_settled(&id, asks).await? {
-            Turn::Settled(exit) => Ok(exit),
-            Turn::Waits(question) => {
-                let (id, message, answers) = match question {
-                    PendingQuestion::Answer(asked) => {
-                        let questions = asked.questions.iter().map(|one| one.question.as_str());
-                        let questions = questions.collect::<Vec<_>>().join(" / ");
-                        (asked.id, format!("the agent asks: {questions}"), "ANSWER…")
-                    }
-                    PendingQuestion::Approval(asked) => {
-                        let (what, Question { tool, reason, .. }) = (proposal(&asked), &*asked);
-                        let message = format!("{tool} needs approval: {what} ({reason})");
-                        (asked.id, message, "yes|no|always")
-                    }
-                };
-                let hint =
-                    format!("gantry sessions answer {} --question {id} {answers}", self.connection.key);
-                let refusal = Refusal::new(RefusalCode::ApprovalNeeded, message).with_hint(hint);
-                Ok(self.output.refused(&refusal))
+        // The run that waits for these would also hold up the message, and nobody would say so.
+        let open = if text.starts_with('/') { Vec::new() } else { self.open_questions() };
+        for question in open {
+            match question {
+                question if !asks => return Ok(self.refuse(question, "; the message was not sent")),
+                PendingQuestion::Answer(asked) => self.ask_user(Asks::new(asked)).await?,
+                PendingQuestion::Approval(asked) => self.ask_approval(*asked).await?,
             }
         }
+        let id = self.next_id();
+        let Some(id) = self.send(&text, &id).await? else { return Ok(Exit::Success) };
+        match self.until_settled(&id, asks).await? {
+            Turn::Settled(exit) => Ok(exit),
+            Turn::Waits(question) => Ok(self.refuse(question, "")),
+        }
+    }
+
+    /// The questions that were open when the session was opened.
+    fn open_questions(&self) -> Vec<PendingQuestion> {
+        let ListenResult::Known(status) = &self.status else { return Vec::new() };
+        let approvals =
+            status.questions.iter().cloned().map(|asked| PendingQuestion::Approval(Box::new(asked)));
+        approvals.chain(status.asks.iter().cloned().map(PendingQuestion::Answer)).collect()
+    }
+
+    /// Reports an open question and the command that answers it.
+    fn refuse(&self, question: PendingQuestion, consequence: &str) -> Exit {
+        let (id, message, answers) = match question {
+            PendingQuestion::Answer(asked) => {
+                let questions = asked.questions.iter().map(|one| one.question.as_str());
+                let questions = questions.collect::<Vec<_>>().join(" / ");
+                (asked.id, format!("the agent asks: {questions}"), "ANSWER…")
+            }
+            PendingQuestion::Approval(asked) => {
+                let (what, Question { tool, reason, .. }) = (proposal(&asked), &*asked);
+                let message = format!("{tool} needs approval: {what} ({reason})");
+                (asked.id, message, "yes|no|always")
+            }
+        };
+        let hint = format!("gantry sessions answer {} --question {id} {answers}", self.connection.key);
+        let refusal =
+            Refusal::new(RefusalCode::ApprovalNeeded, format!("{message}{consequence}")).with_hint(hint);
+        self.output.refused(&refusal)
     }
 
     /// Runs the conversation until the input ends.

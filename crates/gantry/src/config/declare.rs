@@ -32,6 +32,7 @@ macro_rules! config {
 
         impl Config {
             /// Every section with its key, such as `shell`.
+            #[allow(clippy::vec_init_then_push, reason = "a section may be compiled out")]
             fn sections(&self) -> Vec<(String, &dyn ConfigSection)> {
                 let mut sections: Vec<(String, &dyn ConfigSection)> = Vec::new();
                 $(
@@ -41,6 +42,7 @@ macro_rules! config {
                 sections
             }
 
+            #[allow(clippy::vec_init_then_push, reason = "a section may be compiled out")]
             fn sections_mut(&mut self) -> Vec<(String, &mut dyn ConfigSection)> {
                 let mut sections: Vec<(String, &mut dyn ConfigSection)> = Vec::new();
                 $(

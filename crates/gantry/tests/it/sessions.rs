@@ -258,6 +258,15 @@ fn approval_request_survives_gateway_restart() {
     let asked = world.run(&["chat", "do it"]);
     assert_eq!(asked.code, 3, "{asked:?}");
     assert_eq!(asked.json()["error"]["code"], "approval_needed");
+    let message = asked.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("$ echo done >> notes"), "the command is shown: {message}");
+    // A second message would wait behind the question.
+    let begun = std::time::Instant::now();
+    let second = world.run(&["chat", "and now this"]);
+    assert_eq!(second.code, 3, "{second:?}");
+    assert!(second.stderr.contains("the message was not sent"), "{second:?}");
+    assert!(second.stderr.contains("gantry sessions answer"), "{second:?}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     let question = up.get("/v1/sessions/main").json()["questions"][0]["id"].clone();
     let listed = up.get("/v1/sessions").json()["sessions"][0].clone();
     assert_eq!((&listed["running"], &listed["waiting"]), (&json!(true), &json!(true)), "{listed}");
