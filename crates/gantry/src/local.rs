@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use gantry_apis::Apis;
 use gantry_files::{Files, FilesOptions};
 use gantry_mcp::client::Servers;
-use gantry_process::{Processes, ProcessesOptions};
 use gantry_net::GatewayUrl;
+use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLimits, AuditLog, DataDir, GatewayLock, KeptResults, Memories, Objects};
 use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,

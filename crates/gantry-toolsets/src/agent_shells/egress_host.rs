@@ -60,7 +60,8 @@ mod tests {
             kind: WantedKind::Connect,
             loopback_service: host == LOOPBACK_SERVICE,
         };
-        let matches = |entry: &str, host, port| EgressHost::parse(entry).unwrap().matches(&wanted(host, port));
+        let matches =
+            |entry: &str, host, port| EgressHost::parse(entry).unwrap().matches(&wanted(host, port));
         assert!(matches("host.gantry.internal:5432", LOOPBACK_SERVICE, 5432));
         assert!(!matches("host.gantry.internal:5432", LOOPBACK_SERVICE, 5433));
         assert!(!matches("*.gantry.internal", LOOPBACK_SERVICE, 5432));

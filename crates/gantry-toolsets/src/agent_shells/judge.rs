@@ -185,11 +185,13 @@ impl SessionJudge {
             true => format!("{}:{}", wanted.host, wanted.port),
             false => wanted.host.clone(),
         };
-        if labelled && (preset(&wanted.host).is_some() || self.settings.allow.iter().any(|host| host.matches(wanted))) {
-            return "the session has read untrusted and private content, so a person must allow each host".to_owned();
+        if labelled
+            && (preset(&wanted.host).is_some() || self.settings.allow.iter().any(|host| host.matches(wanted)))
+        {
+            return "the session has read untrusted and private content, so a person must allow each host"
+                .to_owned();
         }
-        let hosts: Vec<String> =
-            self.settings.allow.iter().map(ToString::to_string).chain([own]).collect();
+        let hosts: Vec<String> = self.settings.allow.iter().map(ToString::to_string).chain([own]).collect();
         format!("to allow it: gantry config set egress.allow '{}'", json!(hosts))
     }
 

@@ -39,7 +39,8 @@ async fn variables_lead_to_the_proxy_only() {
     let folder = tempfile::tempdir().unwrap();
     let shells = shells(&folder);
     let entered = shells.enter(&call("one"), "Bash", NetworkPolicy::AllowAll).await.unwrap();
-    let inherited = ["http_proxy", "FTP_PROXY", "npm_config_proxy", "GIT_SSH_COMMAND", "GIT_CONFIG_KEY_1", "PATH"];
+    let inherited =
+        ["http_proxy", "FTP_PROXY", "npm_config_proxy", "GIT_SSH_COMMAND", "GIT_CONFIG_KEY_1", "PATH"];
     let mut variables = inherited.map(|name| (name.into(), "inherited".into())).to_vec();
     entered.set_proxy(&mut variables);
     let left: Vec<_> = variables.iter().filter(|(_, value)| value == "inherited").collect();

@@ -189,11 +189,12 @@ fn isolation(environment: &Environment) -> Check {
     let works = works.and_then(|processes| processes.check_namespaces());
     let (health, text) = match (on, works) {
         (true, Ok(())) => (Health::Good, "agents' shells have their own mounts and network".to_owned()),
-        (true, Err(reason)) => (
-            Health::Warning,
-            format!("{reason}; agents' commands run in the older sandbox, without network"),
-        ),
-        (false, Ok(())) => (Health::Good, "off; `gantry config set shell.isolated true` turns it on".to_owned()),
+        (true, Err(reason)) => {
+            (Health::Warning, format!("{reason}; agents' commands run in the older sandbox, without network"))
+        }
+        (false, Ok(())) => {
+            (Health::Good, "off; `gantry config set shell.isolated true` turns it on".to_owned())
+        }
         (false, Err(reason)) => (Health::Good, format!("off, and not possible on this system: {reason}")),
     };
     Check { name: "isolation", health, text }

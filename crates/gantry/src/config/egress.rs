@@ -47,7 +47,10 @@ mod tests {
         assert_eq!(config.settings(ClientOptions::default()).allow.len(), 3);
         let wrong = EgressConfig { allow: vec!["host.gantry.internal".into(), "https://x.example".into()] };
         let messages: Vec<String> = wrong.violations("egress").iter().map(ToString::to_string).collect();
-        assert!(messages[0].contains("egress.allow") && messages[0].contains("name one port"), "{messages:?}");
+        assert!(
+            messages[0].contains("egress.allow") && messages[0].contains("name one port"),
+            "{messages:?}"
+        );
         assert!(messages[1].contains("is not a valid host"), "{messages:?}");
     }
 }

@@ -45,7 +45,8 @@ impl Bench {
     fn new(policy: NetworkPolicy) -> Bench {
         let asked = Arc::default();
         let ledger = Arc::new(Ledger::new(&call(&[], None, &asked), "Bash"));
-        let allow = ["allowed.example", "host.gantry.internal:443"].map(|host| EgressHost::parse(host).unwrap());
+        let allow =
+            ["allowed.example", "host.gantry.internal:443"].map(|host| EgressHost::parse(host).unwrap());
         let settings = EgressSettings { allow: allow.to_vec(), ..EgressSettings::default() };
         let audit = Arc::new(MemoryAudit::default());
         let judge =

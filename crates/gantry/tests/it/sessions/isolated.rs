@@ -261,7 +261,10 @@ fn server_in_the_background_and_the_next_command_meet() {
     let results = stage.calls("server", &calls);
     assert!(results[1].contains("BEGIN CERTIFICATE"), "{results:?}");
     let elsewhere = stage.run("other", &["curl -sS http://127.0.0.1:8123/ca.pem"]);
-    assert!(!elsewhere[0].contains("BEGIN CERTIFICATE"), "another session has another network: {elsewhere:?}");
+    assert!(
+        !elsewhere[0].contains("BEGIN CERTIFICATE"),
+        "another session has another network: {elsewhere:?}"
+    );
     stage.model.check();
 }
 
@@ -328,8 +331,10 @@ fn doctor_and_calls_report_missing_namespaces() {
     // Root without this capability can make no namespaces.
     let without = |args: &[&str]| {
         let mut command = world.command(&[]);
-        let environment: Vec<_> =
-            command.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))).collect();
+        let environment: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
         command = Command::new("setpriv");
         command.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]).arg(program()).args(args);
         command.env_clear().envs(environment).current_dir(world.workspace()).stdin(Stdio::null());
@@ -338,7 +343,10 @@ fn doctor_and_calls_report_missing_namespaces() {
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     let (_, doctor, _) = without(&["doctor"]);
-    assert!(doctor.contains("cannot create a network namespace") && doctor.contains("without network"), "{doctor}");
+    assert!(
+        doctor.contains("cannot create a network namespace") && doctor.contains("without network"),
+        "{doctor}"
+    );
     let shell = r#"{"command": "echo > file && echo ran; bash -c 'echo > /dev/tcp/127.0.0.1/1' 2>&1"}"#;
     let (code, answer, warned) = without(&["call", "--agent", "main", "Bash", shell]);
     assert_eq!(code, Some(0), "{answer} {warned}");
