@@ -171,6 +171,10 @@ export interface Caller {
   autonomy: string;
   /** `cli`, `http`, `websocket`, `mcp` or `agent`. */
   surface: string;
+  /** The agent's session. Its commands on a node share one network. */
+  session?: string | null;
+  /** The labels of what the agent has read: `untrusted`, `private`. */
+  labels?: string[];
 }
 
 /** The highest amount that may be spent on an account and the accounts below it. */

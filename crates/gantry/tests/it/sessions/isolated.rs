@@ -274,29 +274,35 @@ fn person_is_asked_about_an_unknown_host_once() {
     let one = "curl -sS --cacert ca.pem https://unknown.example/";
     let both = format!("{one} & {one} & wait");
     let message = json!([["Bash", {"command": both}], ["exec", {"command": one}]]);
-    post(&stage.up, "main", &json!({"message": message.to_string()}), &[]);
-    let questions = stage.up.get("/v1/sessions/main").json()["questions"].clone();
-    assert_eq!(questions.as_array().unwrap().len(), 1, "{questions}");
-    let question = &questions[0];
-    assert_eq!((&question["rule"], &question["tool"]), (&json!("egress"), &json!("Bash")), "{question}");
-    assert_eq!(question["input"], json!({"host": "unknown.example", "port": 443}));
-    assert!(stage.internet.hosts().is_empty(), "nothing got out before the answer");
-    assert_eq!(stage.world.run(&["sessions", "answer", "main", "yes"]).code, 0);
-    // The second call holds both labels, so the first yes does not count for it.
-    eventually("the second question", Duration::from_secs(20), || {
-        let questions = stage.up.get("/v1/sessions/main").json()["questions"].clone();
-        questions[0]["reason"].as_str().is_some_and(|reason| reason.contains("untrusted and private"))
-    });
-    assert_eq!(stage.internet.hosts().len(), 2, "one answer for both connections");
-    assert_eq!(stage.world.run(&["sessions", "answer", "main", "no"]).code, 0);
-    eventually("the run ends", Duration::from_secs(20), || {
-        stage.up.get("/v1/sessions/main").json()["running"] == false
+    let body = json!({"message": message.to_string()}).to_string();
+    std::thread::scope(|scope| {
+        scope.spawn(|| stage.up.ask("POST", "/v1/sessions/main/messages", &[], body.as_bytes()));
+        answer_questions(&stage);
     });
     let results = stage.results();
     assert_eq!(results[0].matches("hello over TLS").count(), 2, "{results:?}");
     assert!(results[1].contains("the user said no"), "{results:?}");
     assert_eq!(stage.internet.hosts().len(), 2);
     stage.model.check();
+}
+
+/// Answers the first question with yes and the second one with no.
+fn answer_questions(stage: &Stage) {
+    let questions = || stage.up.get("/v1/sessions/main").json()["questions"].clone();
+    eventually("the first question", Duration::from_secs(20), || questions()[0].is_object());
+    let questions_now = questions();
+    assert_eq!(questions_now.as_array().unwrap().len(), 1, "{questions_now}");
+    let question = &questions_now[0];
+    assert_eq!((&question["rule"], &question["tool"]), (&json!("egress"), &json!("Bash")), "{question}");
+    assert_eq!(question["input"], json!({"host": "unknown.example", "port": 443}));
+    assert!(stage.internet.hosts().is_empty(), "nothing got out before the answer");
+    assert_eq!(stage.world.run(&["sessions", "answer", "main", "yes"]).code, 0);
+    // The second call holds both labels, so the first yes does not count for it.
+    eventually("the second question", Duration::from_secs(20), || {
+        questions()[0]["reason"].as_str().is_some_and(|reason| reason.contains("untrusted and private"))
+    });
+    assert_eq!(stage.internet.hosts().len(), 2, "one answer for both connections");
+    assert_eq!(stage.world.run(&["sessions", "answer", "main", "no"]).code, 0);
 }
 
 #[test]
