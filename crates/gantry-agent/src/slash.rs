@@ -105,7 +105,7 @@ mod tests {
         for wrong in ["/stopp", "/think", "/think much", "/new session", "/always a b"] {
             assert!(matches!(parse(wrong), Some(Err(_))), "{wrong:?}");
         }
-        assert_eq!(parse("/nope"), Some(Err("unknown command /nope; /help lists them".into())));
+        assert_eq!(parse("/nope"), Some(Err("unknown command /nope; /help lists the commands".into())));
         assert_eq!(parse("/new x"), Some(Err("/new takes no argument; /help lists the commands".into())));
     }
 }
