@@ -202,6 +202,7 @@ impl AgentShells {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at their own directories")]
 mod tests;
 
 /// Removes a session from the list after it had no commands for [`IDLE_LIMIT`].

@@ -43,5 +43,4 @@ pub(crate) fn cut_start(masker: &Masker, before: &str, text: &str, limit: usize)
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
 mod tests;
