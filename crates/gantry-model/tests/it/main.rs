@@ -1,10 +1,5 @@
 //! Tests through a real server on loopback that checks each request.
-#![expect(
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "tests may panic, and long suites take their size from the environment"
-)]
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 mod anthropic;
 mod conversations;
