@@ -26,8 +26,8 @@ async fn create_list_view_update_delete() {
     let created = setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
     assert_eq!(
         created,
-        "Created the API profile stripe. It applies to requests below https://api.stripe.com/v1.\nNot ready yet: there is \
-         no secret STRIPE; the operator stores it with `gantry secrets set STRIPE --host api.stripe.com`."
+        "Created the API profile stripe. It applies to requests below https://api.stripe.com/v1.\nNot ready yet: unknown \
+         secret STRIPE; the operator stores it with `gantry secrets set STRIPE --host api.stripe.com`."
     );
     let again = setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap_err();
     assert_eq!(again, "the API profile \"stripe\" already exists (action update changes it)");
