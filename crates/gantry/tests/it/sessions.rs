@@ -501,7 +501,7 @@ fn agent_messages_only_permitted_agents() {
         let message = json!({"message": format!("write to {name}")});
         assert_eq!(post(&up, &format!("agent:main:{name}"), &message, &[]).json()["status"], "final");
         let history = up.get(&format!("/v1/sessions/agent:main:{name}/events")).json().to_string();
-        history.matches("may write to friend, not to boss").count()
+        history.matches("may not write to boss: agents.main.messages allows only friend").count()
     };
     assert_eq!((refusals("friend"), refusals("boss")), (0, 2));
     let listed = up.get("/v1/sessions").json().to_string();
