@@ -159,7 +159,7 @@ async fn invalid_calls_are_rejected_with_a_message() {
     };
     assert!(ask("tool.call", json!({"callId": "a"})).await.contains("missing field"));
     assert!(ask("tool.call", json!(7)).await.contains("not valid"));
-    assert!(ask("connect", json!({})).await.contains("no method"));
+    assert!(ask("connect", json!({})).await.contains("unknown method"));
     let mut odd = serde_json::to_value(params("a", "Wait", &json!({"ms": 0}))).unwrap();
     odd["caller"]["principal"] = json!("root");
     assert!(ask("tool.call", odd.clone()).await.contains("principal"));
