@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
-use crate::call::{Call, Surface};
+use crate::call::Call;
 use crate::error::{Refusal, RefusalCode, ToolError, Violation};
 use crate::metrics::{Metrics, Status};
 use crate::policy::{Decision, Policy, Verdict};
@@ -23,7 +23,7 @@ use crate::text::injection::injection_warning;
 use crate::text::mask::Masker;
 use crate::text::redact::{self, bounded_text};
 use crate::tool::Label;
-use crate::tool::{Reply, Tool, Toolset};
+use crate::tool::{Reply, Tool};
 
 use approval::Approval;
 use decide::Judged;
@@ -343,56 +343,6 @@ impl Gate {
         &self.parts.masker
     }
 
-    /// Step 6. Shortens a result for a model and keeps the whole behind a handle.
-    async fn bound(&self, call: &Call, tool: &Tool, answer: Answer) -> (Answer, Vec<String>) {
-        if !call.surface.is_model_facing() {
-            return (answer, Vec::new());
-        }
-        let configured = match call.surface {
-            _ if tool.is_paged() => usize::MAX,
-            Surface::Mcp => self.parts.max_mcp_result_chars,
-            _ => self.parts.max_result_chars,
-        };
-        let limit = call.max_result_chars.map_or(configured, |own| own.min(configured));
-        self.bound_to(call, tool.name(), tool.toolset(), answer, limit).await
-    }
-
-    /// Shortens an answer that is longer than `limit`, and keeps the whole behind a handle.
-    async fn bound_to(
-        &self,
-        call: &Call,
-        tool: &str,
-        toolset: Toolset,
-        answer: Answer,
-        limit: usize,
-    ) -> (Answer, Vec<String>) {
-        let (mut reply, rewrap): (Reply, fn(Reply) -> Answer) = match answer {
-            Answer::Success(reply) => (reply, Answer::Success),
-            Answer::ToolError(reply) => (reply, Answer::ToolError),
-            Answer::Refused(_) => return (answer, Vec::new()),
-        };
-        if toolset == Toolset::Node {
-            budget::remove_repeated_tail(&mut reply);
-        }
-        let total = budget::characters(&reply);
-        if total <= limit {
-            return (rewrap(reply), Vec::new());
-        }
-        let (results, owner, name) =
-            (self.parts.results.clone(), call.principal.to_string(), tool.to_owned());
-        let whole = reply.to_text();
-        let kept = tokio::task::spawn_blocking(move || results.keep(&owner, &name, &whole)).await;
-        let kept = kept.map_err(|err| err.to_string()).and_then(|kept| kept.map_err(|err| err.to_string()));
-        match kept {
-            Ok(kept) => (rewrap(fit(reply, limit, Some(&kept.handle), total)), Vec::new()),
-            Err(err) => {
-                let warning =
-                    format!("the result was shortened, and the full result could not be kept: {err}");
-                (rewrap(fit(reply, limit, None, total)), vec![warning])
-            }
-        }
-    }
-
     fn refuse_unknown(&self, call: &Call, name: &str) -> Outcome {
         // The caller chose the name, so it must not become the label of a metric.
         let name = bounded_text(name);
@@ -529,15 +479,6 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Shortens a reply. A JSON value that stays too long, because of its keys for example, becomes text.
-fn fit(reply: Reply, limit: usize, handle: Option<&str>, total: usize) -> Reply {
-    let reply = budget::shorten(reply, limit, handle, total);
-    if budget::characters(&reply) <= limit {
-        return reply;
-    }
-    budget::shorten(Reply::Text(reply.to_text()), limit, handle, total)
-}
-
 fn unaudited(err: &AuditError, consequence: &str) -> Refusal {
     Refusal::new(RefusalCode::Unaudited, format!("{err}; {consequence}"))
         .with_hint("`gantry doctor` checks the data directory")
@@ -603,6 +544,7 @@ fn warning_in(value: &Value) -> Option<String> {
 }
 
 pub(crate) mod approval;
+mod bound;
 mod decide;
 mod denied;
 mod dispatch;

@@ -1,4 +1,4 @@
-//! `/.well-known/oauth-protected-resource` tells clients where to get a token for `/mcp`, if configured.
+//! `/.well-known/oauth-protected-resource` names the servers that issue tokens for `/mcp`, if configured.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) async fn metadata(State(gateway): State<Arc<Gateway>>, request: Reque
     json_response(StatusCode::OK, &metadata)
 }
 
-/// Returns the header that tells a client without a valid token where to get one.
+/// Returns the header that names, for a client without a valid token, where to get one.
 pub(super) fn challenge(protected: &ProtectedResource) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("Bearer resource_metadata=\"{}{PATH_OF_MCP}\"", protected.origin)).ok()
 }
