@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gantry_protocol::SessionEvent;
 use gantry_store::{ACCOUNT_SEPARATOR, Parentage};
-use gantry_tool::{Autonomy, Call, Label, Property, ToolScope, nearest};
+use gantry_tool::{Autonomy, Call, LABELS_RULE, Label, Property, ToolScope, nearest};
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -16,7 +16,6 @@ use crate::agent::FlowRule;
 use crate::child::{AccountBudget, Child, Payer, ToolLimits};
 use crate::driver::{Command, Status};
 use crate::entry::Incoming;
-use crate::flow;
 use crate::key::{MAIN, SessionKey};
 use crate::role::{self, Role, Spec};
 use crate::sessions::{MAX_MESSAGE_BYTES, SessionError, Sessions, now_ms};
@@ -310,8 +309,7 @@ impl Sessions {
             let message = format!(
                 "the conversation contains untrusted text and private data, and the agent {} has network access \
                  without approval (rule {})",
-                to.agent,
-                flow::RULE
+                to.agent, LABELS_RULE
             );
             return Err(SessionError::Denied(message));
         }

@@ -35,15 +35,22 @@ pub(crate) struct DataLocations {
     machines: Vec<String>,
     /// The call runs commands, which may read and write anything.
     runs_commands: bool,
+    /// The call runs commands on this machine. They may also read marked files outside these directories, the workspaces
+    /// of agents.
+    outside_of: Option<Vec<String>>,
+    /// The machine finds the files that the call's commands change, so they are marked after the call.
+    watches_changes: bool,
 }
 
 impl DataLocations {
+    /// `workspaces` are those of all agents.
     pub(crate) async fn of(
         gate: &Gate,
         tool: Option<&Tool>,
         call: &Call,
         name: &str,
         input: &Value,
+        workspaces: &[PathBuf],
     ) -> DataLocations {
         let mut locations = DataLocations::default();
         match tool.and_then(|tool| tool.locations_of(input)) {
@@ -54,7 +61,7 @@ impl DataLocations {
             }
             None => {
                 for touch in gate.touches(call, name, input).await {
-                    locations.list(touch.access).push(touch.path.to_string_lossy().into_owned());
+                    locations.list(touch.access).push(path_text(&touch.path));
                 }
             }
         }
@@ -69,7 +76,10 @@ impl DataLocations {
         }
         let is_here = locations.writes.iter().any(|location| !locations.machines.contains(location));
         if locations.runs_commands && is_here {
-            locations.writes.push(call.workspace.to_string_lossy().into_owned());
+            locations.writes.push(path_text(&call.workspace));
+            let workspaces = workspaces.iter().chain([&call.workspace]);
+            locations.outside_of = Some(workspaces.map(|workspace| path_text(workspace)).collect());
+            locations.watches_changes = tool.is_some_and(|tool| tool.watches_changes(call));
         }
         locations
     }
@@ -122,7 +132,12 @@ impl DataLocations {
                 return Ok(Some(source));
             }
         }
-        Ok(None)
+        match &self.outside_of {
+            Some(workspaces) => {
+                marks.outside(&workspaces.iter().map(String::as_str).collect::<Vec<_>>()).await
+            }
+            None => Ok(None),
+        }
     }
 
     /// Whether the locations are marked as private.
@@ -172,12 +187,18 @@ impl DataLocations {
         source: &str,
         now: i64,
     ) -> Result<(), DatabaseError> {
-        let source: String = source.chars().take(SOURCE_CHARS).collect();
-        for location in self.writes.iter().filter(|location| !flow.is_all_from(location)) {
-            marks.add(location, &source, now).await?;
-        }
-        Ok(())
+        let is_found_later =
+            |location: &str| self.watches_changes && !self.machines.iter().any(|own| own == location);
+        let places = self.writes.iter().map(String::as_str);
+        let places: Vec<&str> =
+            places.filter(|place| !flow.is_all_from(place) && !is_found_later(place)).collect();
+        marks.add_all(&places, &shortened(source), now).await
     }
+}
+
+/// Shortens the source of a mark.
+pub(crate) fn shortened(source: &str) -> String {
+    source.chars().take(SOURCE_CHARS).collect()
 }
 
 /// The location of an agent's object.
@@ -218,9 +239,14 @@ pub(crate) fn parse(agent: &str, workspace: &Path, text: &str) -> String {
         Some(path) => object_key(&format!("agents/{agent}/{}", path.trim_matches('/'))),
         None => {
             let path: PathBuf = workspace.join(text).components().collect();
-            path.to_string_lossy().into_owned()
+            path_text(&path)
         }
     }
+}
+
+/// The location of a path of this machine.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Resolves a path on this machine with the file engine, also for callers that may not read it. It asks the local
@@ -237,7 +263,7 @@ async fn local_paths(gate: &Gate, call: &Call, path: &str) -> Vec<String> {
     };
     let anybody = Call { scope: ToolScope::default(), ..call.clone() };
     let touches = gate.touches(&anybody, reader.name(), &json!({ "path": path })).await;
-    touches.into_iter().map(|touch| touch.path.to_string_lossy().into_owned()).collect()
+    touches.into_iter().map(|touch| path_text(&touch.path)).collect()
 }
 
 #[cfg(test)]
@@ -251,7 +277,7 @@ mod tests {
         let (gate, _) = gate([tool.clone()]);
         let call =
             Call { agent: "main".into(), ..Call::new(Principal::Operator, Surface::Agent, "/work".into()) };
-        DataLocations::of(&gate, Some(&tool), &call, "new", &json!({"text": "a/b"})).await
+        DataLocations::of(&gate, Some(&tool), &call, "new", &json!({"text": "a/b"}), &[]).await
     }
 
     fn tool() -> Tool {

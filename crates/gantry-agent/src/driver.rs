@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gantry_protocol::SessionEvent;
 use gantry_store::{Append, DatabaseError, NewEvent};
-use gantry_tool::{Consent, UserAnswers};
+use gantry_tool::{Capability, Consent, UserAnswers};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::context::Window;
+use crate::data_locations;
 use crate::driver::effects::{EffectOutcome, Prepared};
 use crate::entry::{End, Entry, Incoming};
 use crate::key::SessionKey;
@@ -153,6 +154,7 @@ impl Driver {
                 asking_user: HashMap::new(),
             });
             if !left.is_empty() {
+                self.mark_interrupted(&left).await?;
                 self.append(left).await?;
             }
             if self.is_orphan().await? {
@@ -160,6 +162,27 @@ impl Driver {
             }
         }
         self.loaded.as_mut().ok_or_else(|| DatabaseError::Refused("the session is not loaded".into()))
+    }
+
+    /// Marks the workspace if the gateway stopped while commands ran there: nobody looked for the files they changed.
+    async fn mark_interrupted(&self, left: &[Entry]) -> Result<(), DatabaseError> {
+        let agent = self.agent();
+        let view = self.shared.parts.gate.registry().view(&agent.scope);
+        let runs_commands = |name: &str| {
+            let tool = view.find(name);
+            tool.is_none_or(|tool| tool.capability_ids().contains(&Capability::ShellExec))
+        };
+        for entry in left {
+            let Entry::CallInterrupted { call } = entry else { continue };
+            if let Some(call) = self.state().and_then(|state| state.call(call))
+                && runs_commands(&call.name)
+            {
+                let source = format!("{}, which was interrupted", call.name);
+                let place = data_locations::path_text(&agent.workspace);
+                self.shared.marks.add(&place, &data_locations::shortened(&source), now_ms()).await?;
+            }
+        }
+        Ok(())
     }
 
     fn state(&self) -> Option<&State> {

@@ -1,19 +1,17 @@
 //! Labels of a session: it contains untrusted content, private data, or both.
 //!
-//! Untrusted content could trick a session that holds both into leaking private data. Calls that reach the network
-//! then need a person's approval.
+//! Untrusted content could trick a session that holds both into leaking private data. The gate then asks a person about
+//! every call that crosses the border.
 
 use std::borrow::Cow;
 
-use gantry_tool::{Autonomy, Label};
+use gantry_tool::Label;
 use serde::{Deserialize, Serialize};
 
 /// The highest number of steps named in a question.
 const NAMED_STEPS: usize = 4;
 /// The highest number of machines remembered. Only one and several are distinguished.
 const MACHINES: usize = 4;
-/// The rule's name in questions and denials.
-pub(crate) const RULE: &str = "flow-labels";
 /// The beginning of the fence around untrusted text, before its mark.
 const FENCE: &str = "[untrusted ";
 
@@ -30,15 +28,6 @@ pub struct Flow {
     /// Some untrusted content comes from elsewhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_from_outside: bool,
-}
-
-/// The decision about a call that reaches the network.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outward {
-    Free,
-    /// A person has to approve it, for this reason.
-    Ask(String),
-    Deny(String),
 }
 
 impl Flow {
@@ -94,16 +83,6 @@ impl Flow {
                 "the conversation already contains untrusted text ({untrusted}) and private data ({private})"
             )
         })
-    }
-
-    /// Decides about a call that reaches the network.
-    pub(crate) fn outward(&self, autonomy: Autonomy) -> Outward {
-        let Some(both) = self.both() else { return Outward::Free };
-        let reason = format!("this call has network access, and {both}; it could leak them");
-        match autonomy {
-            Autonomy::Autonomous => Outward::Deny(reason),
-            Autonomy::Supervised | Autonomy::Guided => Outward::Ask(reason),
-        }
     }
 }
 
@@ -168,14 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn both_labels_together_need_an_approval_that_names_the_steps() {
+    fn both_labels_are_described_with_their_steps() {
         let mut flow = Flow::default();
         flow.add(&[Label::Untrusted], "web_fetch example.com");
-        assert_eq!(flow.outward(Autonomy::Guided), Outward::Free);
+        assert_eq!(flow.both(), None);
         flow.add(&[Label::Private], "Read notes.txt");
-        let Outward::Ask(reason) = flow.outward(Autonomy::Guided) else { panic!("free") };
+        let reason = flow.both().unwrap();
         assert!(reason.contains("web_fetch example.com") && reason.contains("Read notes.txt"), "{reason}");
-        assert!(matches!(flow.outward(Autonomy::Autonomous), Outward::Deny(_)));
         for number in 0..100 {
             flow.add(&[Label::Private], &format!("Read {number}"));
         }

@@ -52,7 +52,7 @@ pub use prompt::NodeLine;
 pub use reset::ResetPolicy;
 pub use role::{Role, Spec, built_in};
 pub use sessions::{
-    IDLE, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, Sent, SessionError, Sessions, SessionsParts,
+    ChangedFiles, IDLE, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, Sent, SessionError, Sessions, SessionsParts,
 };
 pub use slash::Slash;
 pub use state::{Addressee, State};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +45,9 @@ pub const OPERATOR: &str = "operator";
 /// The time that cancelled calls have to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
+/// Finds files that commands changed. A directory means everything below it.
+pub type ChangedFiles = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<PathBuf>> + Send>> + Send + Sync>;
+
 pub struct SessionsParts {
     pub journal: Journal,
     pub gate: Arc<Gate>,
@@ -56,6 +60,8 @@ pub struct SessionsParts {
     pub zone: TimeZone,
     /// Returns the current machines.
     pub nodes: Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync>,
+    /// Returns the files that commands in sandboxes changed since the last call, where they may hold untrusted content.
+    pub changes: ChangedFiles,
     /// The roles of children by name.
     pub roles: BTreeMap<String, Role>,
     /// The time limit of a child.
@@ -143,6 +149,24 @@ pub enum Sent {
     Settled { message: String, event: Box<SessionEvent> },
     /// The message was a command, and this is the answer.
     Command(String),
+}
+
+impl Shared {
+    /// Marks the files that commands changed since the last call of this function. Calls that read files come after it.
+    pub(crate) async fn mark_changed_files(&self, source: &str) -> Result<(), DatabaseError> {
+        let changed = (self.parts.changes)().await;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let places: Vec<String> = changed.iter().map(|path| data_locations::path_text(path)).collect();
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        self.marks.add_all(&places, &data_locations::shortened(source), now_ms()).await
+    }
+
+    /// The workspaces of all agents.
+    pub(crate) fn workspaces(&self) -> Vec<PathBuf> {
+        self.parts.agents.values().map(|agent| agent.workspace.clone()).collect()
+    }
 }
 
 impl Sessions {

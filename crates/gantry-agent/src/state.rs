@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use gantry_model::{Block, Effort, Message, Reply, Role, StopReason, Thinking, Usage};
 pub use gantry_protocol::Addressee;
-use gantry_tool::{Approval, EGRESS_RULE, Label};
+use gantry_tool::{Approval, EGRESS_RULE, LABELS_RULE, Label};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::child::{Child, Payer};
 use crate::entry::{
     ApprovalDecision, CallResult, End, Entry, GrantScope, Incoming, LearnedWindow, Question, UserAsked,
 };
-use crate::flow::{self, Flow};
+use crate::flow::Flow;
 use crate::loop_guard::LoopGuard;
 
 /// The number of message ids that are remembered, so that repeated messages are ignored.
@@ -230,12 +230,12 @@ impl State {
     pub(crate) fn is_granted(&self, asked: &Approval, exact: &str, now: i64) -> bool {
         let Approval { tool, rule, fingerprint, .. } = asked;
         let is_same_call = |grant: &Grant| {
-            let is_flow_grant = grant.rule == flow::RULE;
+            let is_flow_grant = grant.rule == LABELS_RULE;
             !exact.is_empty()
                 && *rule != EGRESS_RULE
                 && grant.rule != EGRESS_RULE
                 && grant.exact == exact
-                && (is_flow_grant || (grant.tool == *tool && *rule != flow::RULE))
+                && (is_flow_grant || (grant.tool == *tool && *rule != LABELS_RULE))
         };
         self.grants.iter().any(|grant| {
             grant.until > now

@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "this crate opens and changes files for the others")]
 
 mod attributes;
+mod changed;
 mod closed_paths;
 pub mod diff;
 pub mod edit;
@@ -39,6 +40,7 @@ mod update;
 mod walk;
 pub mod window;
 
+pub use changed::{Changed, ScanLimits, changed_since};
 pub use error::FileError;
 pub use files::{Files, FilesOptions};
 pub use find_by_name::{FindByName, FoundFile, FoundFiles};

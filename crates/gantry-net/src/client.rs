@@ -159,6 +159,14 @@ impl Client {
         Client { shared: Arc::new(Shared { options: Arc::new(options), wire: OnceLock::new() }) }
     }
 
+    /// Returns the host of a URL in the form in which it is judged, or why a request there would be
+    /// refused. It looks nothing up.
+    pub fn permitted_host(&self, url: &Url, policy: &NetworkPolicy) -> Result<String, NetError> {
+        let target = Target::of(&mut url.clone())?;
+        self.wire().guard.check(&target, policy)?;
+        Ok(target.host)
+    }
+
     pub async fn send(&self, request: Request) -> Result<Response, NetError> {
         for name in request.headers.keys().chain(request.secret_headers.keys()) {
             if is_clients_own(name.as_str()) {

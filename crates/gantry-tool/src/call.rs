@@ -143,10 +143,10 @@ impl Surface {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Autonomy {
-    /// Asks for destructive and open-world calls, and for sensitive paths.
-    #[default]
+    /// Asks for destructive and open-world calls, and at the border.
     Supervised,
-    /// Asks for sensitive paths.
+    /// Asks at the border: unknown hosts, writes outside the workspace, sensitive paths, leaving the sandbox.
+    #[default]
     Guided,
     /// Never asks: what would be asked is denied.
     Autonomous,
@@ -205,6 +205,9 @@ pub struct Call {
     pub asker: Option<UserAsker>,
     /// Labels of the content that the caller has read. Data that the call stores gets the same labels.
     pub labels: Vec<Label>,
+    /// Set if the caller's run, with what the call itself reads, holds untrusted and private content: the sources of both,
+    /// as a clause. Border crossings then need a person.
+    pub holds_both: Option<String>,
     /// Labels and warnings that the tool adds while it runs.
     pub findings: Findings,
     /// The caller's own limit on the result, in characters. On model-facing surfaces the gate applies
@@ -216,7 +219,7 @@ pub struct Call {
     pub avoid_sensitive: bool,
     /// Set by the gate: the questions that were approved.
     pub approved: Vec<ImpliedQuestion>,
-    /// Set by the gate, for tools that find out only while they run which calls they imply.
+    /// Set by the gate, for tools that find out only while they run which calls they imply, or where their commands connect.
     pub policy: Option<Policy>,
 }
 
@@ -257,6 +260,7 @@ impl Call {
             approver: None,
             asker: None,
             labels: Vec::new(),
+            holds_both: None,
             findings: Findings::default(),
             max_result_chars: None,
             autonomy_judged: false,

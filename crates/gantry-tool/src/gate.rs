@@ -187,9 +187,8 @@ impl Gate {
         if let Err(err) = self.record_begin(&call, &tool, &input, &verdict).await {
             return self.refuse_unaudited(&call, &tool, &err);
         }
-        if let Some(asked) = asked {
-            (call.approved, call.policy) = (asked, Some(self.parts.policy.clone()));
-        }
+        call.approved = asked.unwrap_or_default();
+        call.policy = Some(self.parts.policy.clone());
         // A person who approved the call has seen the sensitive path.
         call.avoid_sensitive =
             !asks_for_sensitive && !self.parts.policy.allows_sensitive(&call, &tool, &input);

@@ -39,7 +39,8 @@ pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
 pub use metrics::{Metrics, Status};
 pub use policy::sensitive::SensitivePaths;
 pub use policy::{
-    Condition, Decision, Implied, ImpliedQuestion, Operator, Policy, Rule, RuleError, Touching, Verdict,
+    BORDER_RULE, Condition, Decision, Implied, ImpliedQuestion, LABELS_RULE, Operator, Policy, Rule,
+    RuleError, Touching, Verdict,
 };
 pub use registry::model_name::{may_be_hashed, published_name};
 pub use registry::multi_node::SharedTool;
@@ -55,5 +56,7 @@ pub use tool::effect::Effect;
 pub use tool::locations::{DataAccess, DataLocation};
 pub use tool::published_schema::published_input;
 pub use tool::schema::{Validator, check_schema, parse_checked, too_costly};
-pub use tool::{Access, Capability, IntoReply, Label, RemoteTool, Reply, Text, Tool, Toolset, Touch};
+pub use tool::{
+    Access, Capability, Crossing, IntoReply, Label, RemoteTool, Reply, Text, Tool, Toolset, Touch,
+};
 pub use wire::remote_reply;

@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{Autonomy, Call, PrincipalKind};
-use crate::tool::{Access, Tool, Toolset, Touch};
+use crate::registry::LOCAL_NODE;
+use crate::tool::{Access, Crossing, Label, Tool, Toolset, Touch};
 
+mod border;
 mod implied;
 mod rule;
 pub(crate) mod sensitive;
@@ -17,6 +19,7 @@ pub(crate) mod sensitive;
 mod tests;
 mod verdict;
 
+pub use border::{BORDER_RULE, LABELS_RULE};
 pub use implied::{Implied, ImpliedQuestion};
 pub use rule::{Condition, Operator, Rule, RuleError, Touching};
 use sensitive::SensitivePaths;
@@ -62,6 +65,7 @@ pub(crate) struct Request<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) input: &'a Value,
     pub(crate) touches: &'a [Touch],
+    pub(crate) crossings: &'a [Crossing],
 }
 
 impl Policy {
@@ -82,18 +86,45 @@ impl Policy {
         let touched = request.touches.iter().find(|touch| self.sensitive.contains(&touch.path));
         let judge = |agent| {
             let by_rule = self.ruled(request, agent, touched.is_some());
-            by_rule.unwrap_or_else(|| default_verdict(request.call, request.subject, touched))
+            by_rule.unwrap_or_else(|| default_verdict(request, touched))
         };
         // A call on behalf of another agent obeys the rules of both.
         let verdict =
             request.call.policy_agents.iter().map(judge).fold(judge(&request.call.agent), Verdict::stricter);
+        let verdict = border::labelled(self, request, verdict, touched.is_some());
         Verdict { sensitive: touched.is_some(), ..verdict }
     }
 
     /// The verdict of the first rule that matches.
     fn ruled(&self, request: &Request<'_>, agent: &String, sensitive: bool) -> Option<Verdict> {
-        let rule = self.rules.iter().find(|rule| rule.matches(request, agent, sensitive))?;
+        let rule = self.matching(request, agent, sensitive)?;
         Some(Verdict::new(rule.decision, &rule.name, &rule.reason))
+    }
+
+    /// The decision of the operator's rules on a connection of a command: only rules that list hosts count.
+    pub fn host_decision(&self, call: &Call, tool: &str, host: &str) -> Option<Decision> {
+        let name = format!("{LOCAL_NODE}__{tool}");
+        let subject = Subject { name: &name, toolset: Toolset::Node, acts: true };
+        let crossings = [Crossing::Host { host: host.to_owned(), known: false }];
+        let request = Request { call, subject, input: &Value::Null, touches: &[], crossings: &crossings };
+        let labelled = Label::BOTH.iter().all(|label| call.labels.contains(label));
+        let decide = |agent| {
+            let matching = |rule: &&Rule| rule.lists_hosts() && rule.matches(&request, agent, false);
+            let rule = self.rules.iter().find(matching)?;
+            let is_open = rule.decision == Decision::Allow && labelled && !rule.counts_even_labelled();
+            (!is_open).then_some(rule.decision)
+        };
+        // A call on behalf of another agent obeys the rules of both.
+        let agents = std::iter::once(&call.agent).chain(&call.policy_agents);
+        let decisions: Vec<Option<Decision>> = agents.map(decide).collect();
+        match decisions.iter().flatten().max() {
+            Some(Decision::Allow) if decisions.contains(&None) => None,
+            strictest => strictest.copied(),
+        }
+    }
+
+    fn matching(&self, request: &Request<'_>, agent: &String, sensitive: bool) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.matches(request, agent, sensitive))
     }
 
     /// As [`Policy::decide`], but by the configured rules alone.
@@ -120,7 +151,7 @@ impl Policy {
 
     /// Whether a call of this tool by this caller would be allowed to touch sensitive paths.
     pub(crate) fn allows_sensitive(&self, call: &Call, tool: &Tool, input: &Value) -> bool {
-        let request = Request { call, subject: Subject::of(tool), input, touches: &[] };
+        let request = Request { call, subject: Subject::of(tool), input, touches: &[], crossings: &[] };
         let decide = |agent| match self.rules.iter().find(|rule| rule.matches(&request, agent, true)) {
             Some(rule) => rule.decision,
             None => default_decision(call.principal.kind(), true),
@@ -137,7 +168,8 @@ fn default_decision(principal: PrincipalKind, sensitive: bool) -> Decision {
     }
 }
 
-fn default_verdict(call: &Call, subject: Subject<'_>, sensitive: Option<&Touch>) -> Verdict {
+fn default_verdict(request: &Request<'_>, sensitive: Option<&Touch>) -> Verdict {
+    let Request { call, subject, .. } = *request;
     let principal = call.principal.kind();
     if let Some(touch) = sensitive
         && principal == PrincipalKind::Client
@@ -158,10 +190,12 @@ fn default_verdict(call: &Call, subject: Subject<'_>, sensitive: Option<&Touch>)
         let reason = format!("{act} {}, which may hold keys or credentials", touch.path.display());
         return Verdict::new(Decision::Ask, "sensitive-paths", reason);
     }
-    let acts_alone = matches!(principal, PrincipalKind::Agent | PrincipalKind::Scheduler);
-    if acts_alone && call.autonomy == Autonomy::Supervised && subject.acts && !call.autonomy_judged {
+    if border::applies(call) && call.autonomy == Autonomy::Supervised && subject.acts {
         let reason = format!("{} asks before every command and change (autonomy: supervised)", call.agent);
         return Verdict::new(Decision::Ask, SUPERVISED, reason);
+    }
+    if let Some(verdict) = border::verdict(request) {
+        return verdict;
     }
     Verdict::new(Decision::Allow, "default", "allowed by default")
 }

@@ -15,6 +15,7 @@ use crate::policy::Implied;
 pub(crate) mod attributes;
 mod capability;
 pub(crate) mod convert;
+pub(crate) mod crossing;
 mod described;
 pub(crate) mod effect;
 mod label;
@@ -28,6 +29,8 @@ mod touch;
 use attributes::Attributes;
 pub use capability::Capability;
 use convert::convert;
+use crossing::Crosses;
+pub use crossing::Crossing;
 use described::{plain_schema, plain_text};
 use effect::Effect;
 pub use label::Label;
@@ -39,7 +42,7 @@ pub use touch::{Access, Touch};
 
 type RunFuture = Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>;
 type Run = Arc<dyn Fn(Arc<Call>, Value) -> RunFuture + Send + Sync>;
-type Offline = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
+type AboutCall = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
 type Implies = Arc<dyn Fn(&Value) -> Result<Vec<Implied>, Violation> + Send + Sync>;
 type Touches = Arc<dyn Fn(&Call, &Value) -> Result<Vec<Touch>, Violation> + Send + Sync>;
 
@@ -99,8 +102,13 @@ pub struct Tool {
     walked: Option<Touches>,
     implies: Option<Implies>,
     pub(crate) locations: Option<Locations>,
-    /// Whether a call has no network.
-    offline: Option<Offline>,
+    pub(crate) crosses: Option<Crosses>,
+    /// The field of the input that names the path that a call writes.
+    pub(crate) written_field: Option<&'static str>,
+    /// Whether a call cannot reach the network, or only through a proxy that judges its connections.
+    offline: Option<AboutCall>,
+    /// Whether the machine finds out which files a call's command changed.
+    watches_changes: Option<AboutCall>,
     run: Run,
 }
 
@@ -157,7 +165,10 @@ impl Tool {
             walked: None,
             implies: None,
             locations: None,
+            crosses: None,
+            written_field: None,
             offline: None,
+            watches_changes: None,
             run: erased,
         }
     }
@@ -196,7 +207,10 @@ impl Tool {
             walked: None,
             implies: None,
             locations: None,
+            crosses: None,
+            written_field: None,
             offline: None,
+            watches_changes: None,
             run: Arc::new(move |call, input| Box::pin(run(call, input))),
         }
     }
@@ -225,9 +239,17 @@ impl Tool {
         self
     }
 
-    /// Declares which calls have no network, because their commands start without sockets.
+    /// Declares which calls do not reach the network by themselves: their commands have no sockets, or every connection is
+    /// judged. A command whose connections are judged adds `untrusted` to its findings when it connects.
     pub fn offline_when(mut self, offline: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
         self.offline = Some(Arc::new(offline));
+        self
+    }
+
+    /// Declares the calls for which the machine finds out which files their commands changed. The files of other commands
+    /// are unknown, so their whole workspace counts as changed.
+    pub fn watches_changes_when(mut self, watches: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
+        self.watches_changes = Some(Arc::new(watches));
         self
     }
 
@@ -377,6 +399,11 @@ impl Tool {
 
     fn is_offline(&self, call: &Call) -> bool {
         self.offline.as_ref().is_some_and(|offline| offline(call))
+    }
+
+    /// Whether the machine finds out which files this call's command changed.
+    pub fn watches_changes(&self, call: &Call) -> bool {
+        self.watches_changes.as_ref().is_some_and(|watches| watches(call))
     }
 
     /// The labels of the result. Without network the result is not untrusted, unless it comes from a marked file.

@@ -8,10 +8,12 @@ mod egress_host;
 mod judge;
 mod shell_session;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use gantry_files::{Changed, ScanLimits, changed_since};
 use gantry_net::{ClientOptions, EgressOptions, EgressProxy, NetworkPolicy};
 use gantry_process::{PrivateTmp, Processes};
 use gantry_tool::{AuditSink, Call, Masker, ToolError};
@@ -109,6 +111,32 @@ impl AgentShells {
         let entered = ShellUse::new(&session, call, tool);
         self.sessions().push(session);
         Ok(entered)
+    }
+
+    /// Finds the files that commands changed since the last call, where they may hold untrusted
+    /// content. A directory means everything below it.
+    pub(crate) async fn take_changes(&self) -> Vec<PathBuf> {
+        let ledgers: Vec<_> = self.sessions().iter().map(|session| session.ledger.clone()).collect();
+        let mut since: BTreeMap<PathBuf, SystemTime> = BTreeMap::new();
+        for (workspace, started) in ledgers.iter().flat_map(|ledger| ledger.take_changes()) {
+            since.entry(workspace).and_modify(|first| *first = started.min(*first)).or_insert(started);
+        }
+        if since.is_empty() {
+            return Vec::new();
+        }
+        let unscanned: Vec<PathBuf> = since.keys().cloned().collect();
+        let scanned = tokio::task::spawn_blocking(move || {
+            let changed = |(workspace, since): (PathBuf, SystemTime)| match changed_since(
+                &workspace,
+                since,
+                ScanLimits::default(),
+            ) {
+                Changed::Paths(paths) => paths,
+                Changed::Everything => vec![workspace],
+            };
+            since.into_iter().flat_map(changed).collect()
+        });
+        scanned.await.unwrap_or(unscanned)
     }
 
     /// Notes a call that works with the session's running commands. Returns `None` if the session

@@ -36,6 +36,8 @@ pub struct MachineParts {
     pub sensitive: SensitivePaths,
     /// The directory for private temporary directories.
     pub temp_dir: PathBuf,
+    /// The directory for the package caches of agents, one directory each.
+    pub agent_caches: Option<PathBuf>,
     pub shell: ShellSettings,
     pub isolation: Isolation,
     /// The isolation of each agent that does not use the default.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use gantry_process::{Command, Exit, Finished, Network, ProcessError};
-use gantry_tool::Call;
+use gantry_tool::{Capability, Label, Tool};
 
 use crate::whole_secrets::{beyond_cut, cut_stream};
 use crate::{Ctx, Machine};
@@ -29,10 +29,14 @@ pub(crate) fn exit_code(exit: &Exit) -> i32 {
     exit.code.or(exit.signal.map(|signal| 128 + signal.0)).unwrap_or(-1)
 }
 
-/// Whether the commands of a call start without sockets.
-pub(crate) fn offline(machine: &Arc<Machine>) -> impl Fn(&Call) -> bool + Send + Sync + use<> {
-    let machine = machine.clone();
-    move |call| machine.network_by_policy(call) == Network::Denied
+/// Declares a tool that runs commands on this machine: what they reach, and how their changes are found.
+pub(crate) fn runs_commands(tool: Tool, machine: &Arc<Machine>) -> Tool {
+    let (judging, watching) = (machine.clone(), machine.clone());
+    tool.open_world()
+        .capabilities(&[Capability::ShellExec])
+        .labels(&[Label::Untrusted, Label::Private])
+        .offline_when(move |call| judging.judges_connections(call))
+        .watches_changes_when(move |call| watching.watches_changes(call))
 }
 
 /// Returns the `network` field of a result: `denied` if policy denied network access.

@@ -99,6 +99,7 @@ impl Bench {
             closed: closed.clone(),
             sensitive: SensitivePaths::default(),
             temp_dir: root.join("tmp"),
+            agent_caches: Some(root.join("caches")),
             shell: ShellSettings::default(),
             isolation: crate::Isolation::default(),
             agent_isolation: std::collections::BTreeMap::new(),

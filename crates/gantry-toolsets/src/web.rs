@@ -9,9 +9,11 @@ use std::time::Duration;
 use gantry_apis::Apis;
 use gantry_net::{Body, Client, HostPattern, NetError, ReadBody};
 use gantry_store::Secrets;
-use gantry_tool::{Call, Masker, ToolError};
+use gantry_tool::{Call, Crossing, Masker, ToolError};
+use serde::Deserialize;
 use tokio::time::Instant;
 
+use crate::Machine;
 use crate::assistant::TokenCache;
 
 pub use search::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings};
@@ -62,6 +64,24 @@ impl Web {
             ))
             .with_hint("ask the operator to run `gantry doctor`")),
         }
+    }
+}
+
+/// The field of an input that decides which host a web tool connects to.
+#[derive(Deserialize)]
+pub(crate) struct Address {
+    url: Option<String>,
+}
+
+/// Declares how a web tool crosses the border: it connects to the host of `url`, or without one to
+/// the search service that the operator configured.
+pub(crate) fn crossing_of_url(
+    machine: &Arc<Machine>,
+) -> impl Fn(&Call, Address) -> Vec<Crossing> + Send + Sync + use<> {
+    let machine = machine.clone();
+    move |call, address| match address.url {
+        Some(url) => machine.web_crossing(call, &url),
+        None => vec![Crossing::Network],
     }
 }
 

@@ -9,7 +9,7 @@ use gantry_agent::{AgentModels, Role, Sessions, SessionsParts};
 use gantry_gateway::{Nodes, node_lines};
 use gantry_store::{Database, Journal};
 use gantry_tool::Gate;
-use gantry_toolsets::Native;
+use gantry_toolsets::{Machine, Native};
 
 use crate::config::{AgentConfig, Config};
 use crate::local::MAIN_AGENT;
@@ -22,6 +22,7 @@ pub(crate) struct SessionsOf<'a> {
     pub(crate) nodes: &'a Arc<Nodes>,
     pub(crate) database: &'a Database,
     pub(crate) native: &'a Native,
+    pub(crate) machine: &'a Arc<Machine>,
     pub(crate) workspace: &'a Path,
 }
 
@@ -34,6 +35,7 @@ pub(crate) fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
     if !agents.contains_key(MAIN_AGENT) {
         agents.insert(MAIN_AGENT.to_owned(), AgentConfig::default().settings(of.workspace.to_owned())?);
     }
+    let machine = of.machine.clone();
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Sessions::new(SessionsParts {
         journal: Journal::new(of.database.clone()),
@@ -41,6 +43,10 @@ pub(crate) fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
         model: of.models,
         objects: of.native.objects().clone(),
         agents,
+        changes: Arc::new(move || {
+            let machine = machine.clone();
+            Box::pin(async move { machine.take_changes().await })
+        }),
         roles: roles(of.config),
         child_limit: of.config.session.child_limit(),
         idle: gantry_agent::IDLE,

@@ -157,6 +157,7 @@ impl Setup {
             closed: self.closed,
             sensitive: sensitive_paths(environment, config),
             temp_dir: environment.variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
+            agent_caches: agent_caches(environment),
             shell: config.shell.settings(),
             isolation: config.isolation.settings(),
             agent_isolation: agent_isolation(config),
@@ -167,6 +168,14 @@ impl Setup {
             contain: self.contain,
         }))
     }
+}
+
+/// Returns the directory for the package caches of agents: `gantry/agents` in the user's cache directory.
+fn agent_caches(environment: &Environment) -> Option<PathBuf> {
+    let absolute =
+        |name: &str| environment.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(caches.join("gantry/agents"))
 }
 
 /// Returns the port of the gateway that runs on this data directory.

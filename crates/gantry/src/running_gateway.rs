@@ -150,6 +150,7 @@ impl RunningGateway {
             nodes: &nodes,
             database: &database,
             native: &native,
+            machine: &machine,
             workspace: &workspace,
         })?;
         // Each domain is one line, its feature included.

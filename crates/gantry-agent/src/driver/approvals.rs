@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use gantry_store::DatabaseError;
-use gantry_tool::{Approval, Consent};
+use gantry_tool::{Approval, Consent, LABELS_RULE};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::{Done, Driver};
 use crate::entry::{ApprovalDecision, Entry, GrantScope, Question};
-use crate::flow;
 use crate::sessions::{SessionError, now_ms};
 use crate::state::{PendingCall, State};
 
@@ -97,7 +96,7 @@ impl Driver {
             return Ok(());
         };
         // An approval by the flow rule covers exactly this call.
-        let is_too_wide = question.rule == flow::RULE
+        let is_too_wide = question.rule == LABELS_RULE
             && matches!(answer, ApprovalDecision::Always { scope: GrantScope::Tool, .. });
         if is_too_wide {
             let message = "'always any' is not possible here: only this exact call can be allowed";
@@ -158,7 +157,7 @@ fn call_fingerprint(call: &PendingCall, workspace: &Path) -> String {
 fn known_answer(state: &State, call: &str, approval: &Approval, exact: &str) -> KnownAnswer {
     let Some(call) = state.call(call) else { return KnownAnswer::Gone };
     let flow_allowed = call.questions.iter().any(|asked| {
-        asked.question.rule == flow::RULE && asked.answer.as_ref().is_some_and(ApprovalDecision::allows)
+        asked.question.rule == LABELS_RULE && asked.answer.as_ref().is_some_and(ApprovalDecision::allows)
     });
     if flow_allowed && approval.rule == SUPERVISED {
         return KnownAnswer::Answered(ApprovalDecision::Yes);

@@ -9,7 +9,7 @@ use gantry_protocol::SessionEvent;
 use gantry_store::{ACCOUNT_SEPARATOR, DatabaseError};
 use gantry_tool::{
     Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Label, Outcome, Principal,
-    ProgressSink, Refusal, RefusalCode, Surface, UserAnswers, UserAsker, UserQuestion, View,
+    ProgressSink, Refusal, RefusalCode, Surface, Tool, UserAnswers, UserAsker, UserQuestion, View,
 };
 use tokio::sync::{broadcast, mpsc, oneshot};
 use uuid::Uuid;
@@ -21,7 +21,7 @@ use crate::child::Payer;
 use crate::context::Window;
 use crate::data_locations::DataLocations;
 use crate::entry::{CallResult, Entry};
-use crate::flow::{self, Flow, Outward};
+use crate::flow::Flow;
 use crate::models::{Asker, ModelFailure};
 use crate::prompt::{self, PromptContext};
 use crate::sessions::{Shared, now_ms};
@@ -33,6 +33,9 @@ use crate::toolbox::{self, Toolbox};
 const MAX_CONCURRENT_CALLS: usize = 10;
 /// The time limit of a call whose tool sets none, including the time for its approval.
 const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
+
+/// The source in marks of files that background commands changed.
+const BACKGROUND_COMMANDS: &str = "a background command";
 
 /// The outcome of an effect.
 pub(super) enum EffectOutcome {
@@ -152,6 +155,8 @@ impl Driver {
         let (mut entries, mut starting, mut changes) = (Vec::new(), Vec::new(), false);
         let limit =
             (prepared.window.results_chars() / calls.len().max(1)).min(prepared.window.result_chars());
+        self.shared.mark_changed_files(BACKGROUND_COMMANDS).await?;
+        let workspaces = self.shared.workspaces();
         for id in waiting.into_iter().take(MAX_CONCURRENT_CALLS.saturating_sub(begun)) {
             let Some(call) = loaded.state.call(&id) else { continue };
             let name = prepared.toolbox.real_name(&call.name);
@@ -159,38 +164,20 @@ impl Driver {
             let (gate, tool) = (&self.shared.parts.gate, prepared.toolbox.tool(&call.name, &prepared.view));
             let meant = gate.tools_meant(&about, &name, &call.input);
             let kind = prepared.toolbox.kind(&call.name, &prepared.view, &about, &meant);
-            let places = DataLocations::of(gate, tool.as_deref(), &about, &name, &call.input).await;
-            let outward = match agent.flow {
-                FlowRule::Ask if kind.reaches_outside => {
-                    let mut flow = loaded.state.flow.clone();
-                    if places.takes_along() {
-                        flow.add(&[Label::Private], &format!("what {name} itself can read"));
-                    }
-                    if let Some(source) = places.source(&self.shared.marks).await? {
-                        flow.add(&[Label::Untrusted], &format!("files written after {source}"));
-                    }
-                    let is_alone = self.is_unattended();
-                    flow.outward(if is_alone { Autonomy::Autonomous } else { agent.autonomy })
-                }
-                FlowRule::Ask | FlowRule::Off => Outward::Free,
-            };
-            // An unknown tool is reported without a question.
-            if tool.is_none() && !matches!(outward, Outward::Free) {
-                let result = CallResult::error(prepared.view.unknown(&name).to_string());
-                entries.push(Entry::CallEnded { call: id, result });
-                continue;
+            let (tool, input) = (tool.as_deref(), &call.input);
+            let places = DataLocations::of(gate, tool, &about, &name, input, &workspaces).await;
+            // What the call carries with it: what the run has read, and what the call itself can read.
+            let mut carried = loaded.state.flow.clone();
+            if places.runs_commands() || (kind.reaches_outside && places.takes_along()) {
+                carried.add(&[Label::Private], &format!("what {name} itself can read"));
             }
-            if let Outward::Deny(reason) = outward {
-                let outcome = gate.deny(&about, &name, &call.input, flow::RULE, reason);
-                let result = toolbox::result(outcome, "");
-                entries.push(Entry::CallEnded { call: id, result });
-                continue;
+            if let Some(source) = places.source(&self.shared.marks).await? {
+                carried.add(&[Label::Untrusted], &format!("files written after {source}"));
             }
-            let flow_reason = if let Outward::Ask(reason) = outward { Some(reason) } else { None };
             entries.push(Entry::CallBegun { call: id, read_only: kind.read_only, polls: kind.polls });
-            changes |= !tool.is_some_and(|tool| tool.is_read_only());
+            changes |= !tool.is_some_and(Tool::is_read_only);
             let (flow, outside) = (loaded.state.flow.clone(), kind.reaches_outside);
-            starting.push(Starting { call: call.clone(), name, flow_reason, limit, places, flow, outside });
+            starting.push(Starting { call: call.clone(), name, limit, places, flow, carried, outside });
         }
         if entries.is_empty() {
             return Ok(false);
@@ -222,7 +209,8 @@ impl Driver {
         let mut call = call_of(&self.key.agent, agent);
         call.memory_owner = isolated.then(|| self.key.key.clone());
         call.step = Some(loaded.state.step(&self.key.key, &start.call.id));
-        call.labels = loaded.state.flow.labels();
+        call.labels = start.carried.labels();
+        call.holds_both = start.carried.both().filter(|_| agent.flow == FlowRule::Ask);
         call.session = Some(self.key.key.clone());
         call.cancel = loaded.cancel.child_token();
         call.max_result_chars = Some(start.limit);
@@ -246,7 +234,7 @@ impl Driver {
         let (shared, generation) = (self.shared.clone(), loaded.generation);
         loaded.effects.spawn(async move {
             let id = start.call.id.clone();
-            let result = perform(&shared, call, start, &asking).await;
+            let result = perform(&shared, call, start).await;
             EffectOutcome::Called { generation, call: id, result }
         });
     }
@@ -298,13 +286,13 @@ fn call_of(id: &str, agent: &Agent) -> Call {
 struct Starting {
     call: PendingCall,
     name: String,
-    /// Why the flow rule asks for an approval.
-    flow_reason: Option<String>,
     /// The highest length of its result, in characters.
     limit: usize,
     places: DataLocations,
     /// The labels of the run.
     flow: Flow,
+    /// These labels, and those of what the call itself can read.
+    carried: Flow,
     /// The call reaches the network.
     outside: bool,
 }
@@ -338,16 +326,8 @@ impl Asking {
     }
 }
 
-async fn perform(shared: &Shared, mut call: Call, start: Starting, asking: &Asking) -> CallResult {
-    let Starting { call: pending, name, flow_reason, places, flow, outside, .. } = start;
-    if let Some(reason) = flow_reason {
-        let approval = shared.parts.gate.approval(&call, &name, flow::RULE, &reason, &pending.input);
-        if let Consent::Denied(why) = asking.ask(approval).await {
-            let reason = format!("{reason}; {why}");
-            let outcome = shared.parts.gate.deny(&call, &name, &pending.input, flow::RULE, reason);
-            return toolbox::result(outcome, "");
-        }
-    }
+async fn perform(shared: &Shared, mut call: Call, start: Starting) -> CallResult {
+    let Starting { call: pending, name, places, flow, outside, .. } = start;
     // Marks are written before the effect: a crash in between leaves one mark too many, never one too few.
     if let Err(err) = mark(shared, &places, &flow).await {
         let refusal =
@@ -360,9 +340,10 @@ async fn perform(shared: &Shared, mut call: Call, start: Starting, asking: &Aski
         call.scope = call.scope.including(tool_search::NAME);
     }
     let mut outcome = gate.dispatch(call, &name, pending.input).await;
+    let marked = shared.mark_changed_files(&name).await;
     let found_tools = if is_search { tool_search::found(&outcome.answer) } else { Vec::new() };
     // Checked again, because the paths may have been written meanwhile. An error counts as untrusted.
-    let untrusted = !matches!(places.source(&shared.marks).await, Ok(None));
+    let untrusted = marked.is_err() || !matches!(places.source(&shared.marks).await, Ok(None));
     // Content that a machine fetched from elsewhere is not that machine's own.
     let machine = places.machine().filter(|_| !outside && !untrusted).map(str::to_owned);
     let is_answered = places.may_be_answered() && !matches!(outcome.answer, ToolAnswer::Success(_));

@@ -49,6 +49,12 @@ impl PrivateTmp {
     }
 }
 
+/// Creates a directory that only this user can enter, with its parents. Returns its real path.
+pub fn create_private_dir(path: &Path) -> Result<PathBuf, Error> {
+    DirBuilder::new().mode(0o700).recursive(true).create(path)?;
+    path.canonicalize()
+}
+
 impl Drop for PrivateTmp {
     fn drop(&mut self) {
         remove(&self.path);

@@ -1,5 +1,7 @@
 //! Taint marks on paths and object keys that may hold untrusted content. A mark on a directory covers everything below it.
 
+use sqlx::SqliteConnection;
+
 use crate::database::{Database, DatabaseError, query_error};
 
 /// Beyond this many marks in a directory, the directory itself is marked instead.
@@ -18,36 +20,26 @@ impl TaintMarks {
 
     /// Marks a path. The mark is on disk when this returns.
     pub async fn add(&self, place: &str, source: &str, now: i64) -> Result<(), DatabaseError> {
-        const DOING: &str = "mark a place";
-        if self.covering(place).await?.is_some() {
+        self.add_all(&[place], source, now).await
+    }
+
+    /// Marks paths in one transaction. The marks are on disk when this returns.
+    pub async fn add_all(&self, places: &[&str], source: &str, now: i64) -> Result<(), DatabaseError> {
+        const DOING: &str = "mark places";
+        let mut new = Vec::new();
+        for place in places {
+            if self.covering(place).await?.is_none() {
+                new.push(*place);
+            }
+        }
+        if new.is_empty() {
             return Ok(());
         }
-        let failed = query_error(DOING);
         let mut transaction = self.database.write(DOING).await?;
-        let count = "SELECT COUNT(*) FROM marks";
-        let mut count: i64 = sqlx::query_scalar(count).fetch_one(&mut *transaction).await.map_err(&failed)?;
-        let mut place = place;
-        while count >= MAX_MARKS
-            && let Some(parent) = parent(place)
-        {
-            let (from, to) = beneath(parent);
-            let gone = sqlx::query("DELETE FROM marks WHERE place >= $1 AND place < $2")
-                .bind(from)
-                .bind(to)
-                .execute(&mut *transaction)
-                .await
-                .map_err(&failed)?;
-            count -= i64::try_from(gone.rows_affected()).unwrap_or(0);
-            place = parent;
+        for place in new {
+            insert(&mut transaction, place, source, now).await.map_err(query_error(DOING))?;
         }
-        sqlx::query("INSERT INTO marks (place, source, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
-            .bind(place)
-            .bind(source)
-            .bind(now)
-            .execute(&mut *transaction)
-            .await
-            .map_err(&failed)?;
-        transaction.commit().await.map_err(failed)
+        transaction.commit().await.map_err(query_error(DOING))
     }
 
     /// Returns the source of the mark on a path or on a directory above it.
@@ -81,6 +73,21 @@ impl TaintMarks {
             .map_err(query_error("look for marks"))
     }
 
+    /// Returns the source of a mark on a path of this machine that is outside all these directories.
+    pub async fn outside(&self, directories: &[&str]) -> Result<Option<String>, DatabaseError> {
+        let directories = serde_json::json!(directories).to_string();
+        sqlx::query_scalar(
+            "SELECT source FROM marks WHERE place >= '/' AND place < '0' AND NOT EXISTS (
+                SELECT 1 FROM json_each($1) AS d
+                WHERE place = d.value OR (place >= d.value || '/' AND place < d.value || '0')
+            ) LIMIT 1",
+        )
+        .bind(directories)
+        .fetch_optional(&self.database.readers)
+        .await
+        .map_err(query_error("look for marks"))
+    }
+
     /// Removes the marks at and below a path. Returns how many.
     pub async fn remove(&self, place: &str) -> Result<u64, DatabaseError> {
         let (from, to) = beneath(place);
@@ -93,6 +100,37 @@ impl TaintMarks {
             .map_err(query_error("take marks away"))?;
         Ok(gone.rows_affected())
     }
+}
+
+/// Inserts one mark. If there are too many, marks become one mark on their directory.
+async fn insert(
+    transaction: &mut SqliteConnection,
+    place: &str,
+    source: &str,
+    now: i64,
+) -> Result<(), sqlx::Error> {
+    let count = "SELECT COUNT(*) FROM marks";
+    let mut count: i64 = sqlx::query_scalar(count).fetch_one(&mut *transaction).await?;
+    let mut place = place;
+    while count >= MAX_MARKS
+        && let Some(parent) = parent(place)
+    {
+        let (from, to) = beneath(parent);
+        let gone = sqlx::query("DELETE FROM marks WHERE place >= $1 AND place < $2")
+            .bind(from)
+            .bind(to)
+            .execute(&mut *transaction)
+            .await?;
+        count -= i64::try_from(gone.rows_affected()).unwrap_or(0);
+        place = parent;
+    }
+    sqlx::query("INSERT INTO marks (place, source, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
+        .bind(place)
+        .bind(source)
+        .bind(now)
+        .execute(&mut *transaction)
+        .await?;
+    Ok(())
 }
 
 /// Returns `/a` for `/a/b`, and `/` for `/a`.
@@ -132,6 +170,13 @@ mod tests {
         }
         assert_eq!(marks.remove("/srv").await.unwrap(), 1);
         assert_eq!((touching("/srv").await, covering("/other").await.is_some()), (None, true));
+        let outside = async |directories: &[&str]| marks.outside(directories).await.unwrap();
+        assert_eq!(outside(&["/other"]).await, None);
+        assert_eq!(outside(&["/othe"]).await.as_deref(), Some("a mail"));
+        assert_eq!(outside(&[]).await.as_deref(), Some("a mail"));
+        marks.add_all(&["gsv:agents/x", "node:far", "/other/below"], "a page", 1).await.unwrap();
+        assert_eq!(outside(&["/srv", "/other"]).await, None);
+        assert_eq!(covering("node:far").await.as_deref(), Some("a page"));
         marks.add("/", "all", 1).await.unwrap();
         assert_eq!(covering("/anything").await.as_deref(), Some("all"));
     }

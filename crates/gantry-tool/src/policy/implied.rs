@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::call::Call;
 use crate::error::Refusal;
 use crate::policy::{Decision, Policy, Request, Rule, Subject, Verdict};
-use crate::tool::{Access, Toolset, Touch};
+use crate::tool::{Access, Crossing, Toolset, Touch};
 
 /// A call of a tool for one path that another call implies.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +17,7 @@ pub struct Implied {
     access: Access,
     input: Value,
     touches: Vec<Touch>,
+    crossings: Vec<Crossing>,
 }
 
 /// A question about an implied call: the tool, and the rule that asks.
@@ -28,11 +29,19 @@ pub struct ImpliedQuestion {
 
 impl Implied {
     pub fn new(tool: impl Into<String>, toolset: Toolset, access: Access, path: &str) -> Implied {
-        Implied { tool: tool.into(), toolset, access, input: json!({ "path": path }), touches: Vec::new() }
+        Implied {
+            tool: tool.into(),
+            toolset,
+            access,
+            input: json!({ "path": path }),
+            touches: Vec::new(),
+            crossings: Vec::new(),
+        }
     }
 
     /// Adds a path that the call touches.
     pub fn touching(mut self, touch: Touch) -> Implied {
+        self.crossings.extend(touch.outside.then(|| Crossing::Write(touch.path.clone())));
         self.touches.push(touch);
         self
     }
@@ -46,7 +55,13 @@ impl Implied {
     }
 
     fn request<'a>(&'a self, call: &'a Call) -> Request<'a> {
-        Request { call, subject: self.subject(), input: &self.input, touches: &self.touches }
+        Request {
+            call,
+            subject: self.subject(),
+            input: &self.input,
+            touches: &self.touches,
+            crossings: &self.crossings,
+        }
     }
 }
 

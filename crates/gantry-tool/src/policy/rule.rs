@@ -1,5 +1,7 @@
 //! `Rule` is one configured rule: a pattern of tool names, conditions and a decision.
 
+use std::path::{Path, PathBuf};
+
 use globset::{GlobBuilder, GlobMatcher};
 use regex::Regex;
 use schemars::JsonSchema;
@@ -10,7 +12,7 @@ use super::{Decision, Request, Subject};
 use crate::call::PrincipalKind;
 use crate::registry::canonical_name;
 use crate::registry::model_name::{folded, published_name};
-use crate::tool::{Tool, Toolset};
+use crate::tool::{Crossing, Tool, Toolset};
 
 /// One configured rule.
 #[derive(Debug, Clone)]
@@ -22,6 +24,11 @@ pub struct Rule {
     agents: Vec<String>,
     touching: Option<Touching>,
     conditions: Vec<Condition>,
+    /// Exact hosts. All hosts that the call connects to must be among them.
+    hosts: Vec<String>,
+    /// Every path that the call touches must be one of these, or below one.
+    paths: Vec<PathBuf>,
+    even_labelled: bool,
     pub(super) decision: Decision,
     pub(super) reason: String,
 }
@@ -55,6 +62,8 @@ pub enum RuleError {
     Regex { pattern: String, reason: String },
     #[error("the condition has no path; name a value of the input, such as \"command\"")]
     NoPath,
+    #[error("evenLabelled needs decision = \"allow\" and a list of hosts or paths")]
+    EvenLabelled,
 }
 
 impl Rule {
@@ -75,6 +84,9 @@ impl Rule {
             agents: Vec::new(),
             touching: None,
             conditions: Vec::new(),
+            hosts: Vec::new(),
+            paths: Vec::new(),
+            even_labelled: false,
             decision,
             reason: reason.to_owned(),
         })
@@ -95,6 +107,35 @@ impl Rule {
     pub fn touching(mut self, touching: Touching) -> Rule {
         self.touching = Some(touching);
         self
+    }
+
+    /// Limits the rule to calls that connect to these hosts only.
+    pub fn for_hosts(mut self, hosts: Vec<String>) -> Rule {
+        self.hosts = hosts;
+        self
+    }
+
+    /// Limits the rule to calls that touch these paths, or paths below them, only.
+    pub fn for_paths(mut self, paths: Vec<PathBuf>) -> Rule {
+        self.paths = paths;
+        self
+    }
+
+    /// Makes an allowing rule count in runs that hold both labels. The rule must name hosts or paths.
+    pub fn even_labelled(mut self) -> Result<Rule, RuleError> {
+        if self.decision != Decision::Allow || (self.hosts.is_empty() && self.paths.is_empty()) {
+            return Err(RuleError::EvenLabelled);
+        }
+        self.even_labelled = true;
+        Ok(self)
+    }
+
+    pub(super) fn lists_hosts(&self) -> bool {
+        !self.hosts.is_empty()
+    }
+
+    pub(super) fn counts_even_labelled(&self) -> bool {
+        self.even_labelled
     }
 
     pub fn when(mut self, condition: Condition) -> Rule {
@@ -119,7 +160,10 @@ impl Rule {
 
     /// Whether the rule depends on the input.
     pub(crate) fn looks_at_inputs(&self) -> bool {
-        self.touching.is_some() || !self.conditions.is_empty()
+        self.touching.is_some()
+            || !self.conditions.is_empty()
+            || !self.hosts.is_empty()
+            || !self.paths.is_empty()
     }
 
     pub(super) fn matches(&self, request: &Request<'_>, agent: &String, sensitive: bool) -> bool {
@@ -127,7 +171,30 @@ impl Rule {
             && (self.principals.is_empty() || self.principals.contains(&request.call.principal.kind()))
             && (self.agents.is_empty() || self.agents.contains(agent))
             && (self.touching.is_none() || sensitive)
+            && (self.hosts.is_empty() || self.names_hosts_of(request.crossings))
+            && (self.paths.is_empty() || self.names_paths_of(request))
             && self.conditions.iter().all(|condition| condition.holds(request.input))
+    }
+}
+
+impl Rule {
+    fn names_hosts_of(&self, crossings: &[Crossing]) -> bool {
+        !crossings.is_empty()
+            && crossings.iter().all(|crossing| match crossing {
+                Crossing::Host { host, .. } => self.hosts.contains(host),
+                Crossing::Network | Crossing::Foreign | Crossing::Write(_) => false,
+            })
+    }
+
+    fn names_paths_of(&self, request: &Request<'_>) -> bool {
+        let is_named = |path: &Path| self.paths.iter().any(|named| path.starts_with(named));
+        let reaches_elsewhere = |crossing: &Crossing| match crossing {
+            Crossing::Write(path) => !is_named(path),
+            Crossing::Host { .. } | Crossing::Network | Crossing::Foreign => true,
+        };
+        !request.touches.is_empty()
+            && request.touches.iter().all(|touch| is_named(&touch.path))
+            && !request.crossings.iter().any(reaches_elsewhere)
     }
 }
 

@@ -28,6 +28,7 @@ fn decide(
         subject: Subject::of(&tool),
         input: &input,
         touches: &touches,
+        crossings: &[],
     });
     (verdict.decision, verdict.rule)
 }
@@ -82,6 +83,7 @@ fn call_for_another_agent_obeys_the_rules_of_both() {
                     subject: Subject::of(&tool),
                     input: &json!({}),
                     touches: &[],
+                    crossings: &[],
                 })
                 .decision
         };
@@ -188,7 +190,13 @@ fn supervised_agent_needs_approval_for_changes() {
     ] {
         let mut call = Call::new(agent(), Surface::Agent, "/w".into());
         call.autonomy = autonomy;
-        let request = Request { call: &call, subject: Subject::of(tool), input: &json!({}), touches: &[] };
+        let request = Request {
+            call: &call,
+            subject: Subject::of(tool),
+            input: &json!({}),
+            touches: &[],
+            crossings: &[],
+        };
         assert_eq!(Policy::default().decide(&request).decision, expected, "{autonomy:?} {tool:?}");
     }
 }
@@ -202,4 +210,96 @@ fn rules_can_be_limited_to_principals_and_agents() {
     assert_eq!(decide(&policy, Principal::Operator, "x", json!({}), &[]).0, Decision::Allow);
     let policy = Policy::new(vec![only_agents], SensitivePaths::default(), vec![]);
     assert_eq!(decide(&policy, Principal::Operator, "x", json!({}), &[]).0, Decision::Allow);
+}
+
+/// Decides on the call of an agent that crosses the border.
+fn at_the_border(
+    policy: &Policy,
+    autonomy: Autonomy,
+    labelled: bool,
+    crossings: &[Crossing],
+) -> (Decision, String) {
+    let tool = echo_tool("call", Toolset::Basic).read_only();
+    let mut call = Call::new(agent(), Surface::Agent, "/w".into());
+    call.autonomy = autonomy;
+    call.holds_both = labelled.then(|| "the conversation holds both".to_owned());
+    let touches: Vec<Touch> = crossings
+        .iter()
+        .filter_map(|crossing| match crossing {
+            Crossing::Write(path) => Some(Touch::write(path.clone())),
+            _ => None,
+        })
+        .collect();
+    let input = json!({});
+    let verdict = policy.decide(&Request {
+        call: &call,
+        subject: Subject::of(&tool),
+        input: &input,
+        touches: &touches,
+        crossings,
+    });
+    (verdict.decision, verdict.rule)
+}
+
+fn host(name: &str, known: bool) -> Crossing {
+    Crossing::Host { host: name.into(), known }
+}
+
+#[test]
+fn unknown_hosts_outside_writes_and_foreign_tools_are_asked_at_the_border() {
+    let policy = Policy::default();
+    let decide = |crossings: &[Crossing]| at_the_border(&policy, Autonomy::Guided, false, crossings);
+    let ask = (Decision::Ask, BORDER_RULE.to_owned());
+    for asked in [host("new.example", false), Crossing::Foreign, Crossing::Write("/etc/x".into())] {
+        assert_eq!(decide(&[asked.clone()]), ask, "{asked:?}");
+        assert_eq!(at_the_border(&policy, Autonomy::Autonomous, false, &[asked]).0, Decision::Ask);
+    }
+    for free in [host("known.example", true), Crossing::Network, Crossing::Write("/w/x".into())] {
+        assert_eq!(decide(&[free.clone()]).0, Decision::Allow, "{free:?}");
+    }
+    assert_eq!(decide(&[Crossing::Write("/w/../etc/x".into())]), ask, "a path as written");
+    assert_eq!(decide(&[host("known.example", true), host("new.example", false)]), ask);
+}
+
+#[test]
+fn labelled_run_is_asked_about_every_crossing() {
+    let policy = Policy::default();
+    let crossings = [
+        host("known.example", true),
+        host("new.example", false),
+        Crossing::Network,
+        Crossing::Foreign,
+        Crossing::Write("/etc/x".into()),
+    ];
+    for autonomy in [Autonomy::Supervised, Autonomy::Guided, Autonomy::Autonomous] {
+        for crossing in &crossings {
+            let decided = at_the_border(&policy, autonomy, true, std::slice::from_ref(crossing));
+            assert_eq!(decided, (Decision::Ask, LABELS_RULE.to_owned()), "{autonomy:?} {crossing:?}");
+        }
+        assert_eq!(at_the_border(&policy, autonomy, true, &[]).0, Decision::Allow, "inside nothing is asked");
+    }
+}
+
+#[test]
+fn only_a_rule_for_exact_hosts_or_paths_counts_in_a_labelled_run() {
+    let allow = || rule("call", Decision::Allow);
+    let decide = |rule: Rule, labelled, crossing: Crossing| {
+        let policy = Policy::new(vec![rule], SensitivePaths::default(), vec![]);
+        at_the_border(&policy, Autonomy::Guided, labelled, &[crossing]).0
+    };
+    let (a, b) = (|| host("a.example", false), || host("b.example", false));
+    let hosts = || allow().for_hosts(vec!["a.example".into()]);
+    assert_eq!(decide(hosts(), false, a()), Decision::Allow);
+    assert_eq!(decide(hosts(), false, b()), Decision::Ask);
+    assert_eq!(decide(hosts(), true, a()), Decision::Ask);
+    assert_eq!(decide(hosts().even_labelled().unwrap(), true, a()), Decision::Allow);
+    assert_eq!(decide(hosts().even_labelled().unwrap(), true, b()), Decision::Ask);
+    assert_eq!(decide(allow(), true, a()), Decision::Ask, "a rule for everything");
+    assert_eq!(decide(rule("call", Decision::Deny), true, a()), Decision::Deny, "nobody is asked in vain");
+    let paths = || allow().for_paths(vec!["/srv/out".into()]).even_labelled().unwrap();
+    assert_eq!(decide(paths(), true, Crossing::Write("/srv/out/a".into())), Decision::Allow);
+    assert_eq!(decide(paths(), true, Crossing::Write("/srv/outer".into())), Decision::Ask);
+    assert_eq!(decide(paths(), true, a()), Decision::Ask);
+    assert!(allow().even_labelled().is_err());
+    assert!(rule("call", Decision::Deny).for_hosts(vec!["a".into()]).even_labelled().is_err());
 }

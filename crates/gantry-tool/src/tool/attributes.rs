@@ -16,6 +16,7 @@ pub(crate) struct Attributes {
     without_owner_data: bool,
     bounds_depth: bool,
     errors_without_success: bool,
+    recognised: bool,
 }
 
 /// A property by which lists of tools may select, written `is:NAME`.
@@ -140,6 +141,11 @@ impl Tool {
         self.attributes.errors_without_success
     }
 
+    /// Whether a node's tool has the name of one of this program's own tools.
+    pub(crate) fn is_recognised(&self) -> bool {
+        self.attributes.recognised
+    }
+
     pub fn has_property(&self, property: Property) -> bool {
         let own = &self.attributes;
         let starts_children = !self.is_remote() && self.has_effect(Effect::StartsAgents);
@@ -157,8 +163,14 @@ impl Tool {
     /// counts as having every effect, and so does one that is not read-only although `own` is.
     pub(crate) fn recognised_as(mut self, own: &Tool) -> Tool {
         let Attributes { polls, offered_to_clients, offered_to_agents, .. } = own.attributes;
-        self.attributes =
-            Attributes { polls, offered_to_clients, offered_to_agents, ..Attributes::default() };
+        self.attributes = Attributes {
+            polls,
+            offered_to_clients,
+            offered_to_agents,
+            recognised: true,
+            ..Attributes::default()
+        };
+        self.written_field = own.written_field;
         let exceeds = own.is_read_only() && !self.is_read_only();
         if exceeds || own.has_effect(Effect::RunsCommands) {
             return self;

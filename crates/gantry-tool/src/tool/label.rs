@@ -12,6 +12,8 @@ pub enum Label {
 }
 
 impl Label {
+    pub const BOTH: [Label; 2] = [Label::Untrusted, Label::Private];
+
     pub fn name(self) -> &'static str {
         match self {
             Label::Untrusted => "untrusted",
@@ -20,6 +22,6 @@ impl Label {
     }
 
     pub fn from_name(name: &str) -> Option<Label> {
-        [Label::Untrusted, Label::Private].into_iter().find(|label| label.name() == name)
+        Label::BOTH.into_iter().find(|label| label.name() == name)
     }
 }

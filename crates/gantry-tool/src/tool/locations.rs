@@ -82,8 +82,12 @@ impl Tool {
     }
 
     /// As [`Tool::reads_path`], for a call that writes there.
-    pub fn writes_path(self, field: &'static str, resolve: impl Resolve) -> Self {
-        self.touches_path(move |call, input| Ok(Touch::write(resolve(call, required(input, field)?))))
+    pub fn writes_path(mut self, field: &'static str, resolve: impl Resolve) -> Self {
+        self.written_field = Some(field);
+        self.touches_path(move |call, input| {
+            let touch = Touch::write(resolve(call, required(input, field)?));
+            Ok(touch.judged_against(&resolve(call, ".")))
+        })
     }
 
     /// Declares that a call reads what is below the path in this field of its input, or below the workspace without one.
@@ -150,8 +154,10 @@ mod tests {
         for wrong in [json!({}), json!({"path": 1})] {
             assert!(touched(&required, wrong).is_err());
         }
-        let written = touched(&tool().writes_path("path", path), json!({"path": "a"}));
-        assert_eq!(written, Ok(vec![Touch::write("a".into())]));
+        let below = |_: &Call, path: &str| PathBuf::from("/w").join(path);
+        let written = |path: &str| touched(&tool().writes_path("path", below), json!({"path": path}));
+        assert_eq!(written("a"), Ok(vec![Touch::write("/w/a".into())]));
+        assert_eq!(written("/v/a"), Ok(vec![Touch { outside: true, ..Touch::write("/v/a".into()) }]));
         let (below, runs) = (tool().reads_below("cwd", path), tool().runs_in("cwd", path));
         for here in [json!({}), json!({"cwd": null}), json!({"cwd": ""}), json!({"cwd": "."})] {
             assert_eq!(touched(&below, here.clone()), Ok(vec![Touch::read(".".into())]));

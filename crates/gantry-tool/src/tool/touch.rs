@@ -1,6 +1,6 @@
 //! `Touch` is a path that a call is about to read or write, as policy sees it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::Violation;
 
@@ -23,6 +23,8 @@ impl From<Violation> for Unjudged {
 pub struct Touch {
     pub path: PathBuf,
     pub access: Access,
+    /// A tool writes here itself, and the path is outside the workspace: a border crossing.
+    pub outside: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +35,16 @@ pub enum Access {
 
 impl Touch {
     pub fn read(path: PathBuf) -> Self {
-        Touch { path, access: Access::Read }
+        Touch { path, access: Access::Read, outside: false }
     }
 
     pub fn write(path: PathBuf) -> Self {
-        Touch { path, access: Access::Write }
+        Touch { path, access: Access::Write, outside: false }
+    }
+
+    /// Compares a written path with the workspace. Both have their links resolved.
+    pub fn judged_against(mut self, workspace: &Path) -> Self {
+        self.outside = self.access == Access::Write && !self.path.starts_with(workspace);
+        self
     }
 }

@@ -28,6 +28,11 @@ impl EgressHost {
         Ok(EgressHost::Host(HostPattern::parse(text)?))
     }
 
+    /// Whether the entry names a host, which web tools may reach too.
+    pub(crate) fn matches_host(&self, host: &str) -> bool {
+        matches!(self, EgressHost::Host(pattern) if pattern.matches(host))
+    }
+
     /// A pattern such as `*.internal` does not match services on the loopback.
     pub(super) fn matches(&self, wanted: &Wanted) -> bool {
         match self {

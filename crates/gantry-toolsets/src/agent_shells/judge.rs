@@ -9,7 +9,7 @@ use gantry_net::{
     ConnectionRecord, EgressDecision, EgressJudge, EgressOutcome, NetworkPolicy, PresetKind, Wanted, preset,
 };
 use gantry_tool::{
-    Approval, AuditRecord, AuditSink, Autonomy, Consent, Durability, EGRESS_RULE, Masker, Phase,
+    Approval, AuditRecord, AuditSink, Autonomy, Consent, Decision, Durability, EGRESS_RULE, Masker, Phase,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -95,6 +95,12 @@ impl SessionJudge {
             Some(PresetKind::TwoWay) => true,
             None => self.settings.allow.iter().any(|host| host.matches(wanted)),
         }
+    }
+
+    /// Returns the decision of the operator's rules, if one names the host.
+    fn ruled(&self, wanted: &Wanted, by: &Attributed) -> Option<Decision> {
+        let policy = by.call.policy.as_ref().filter(|_| !wanted.loopback_service);
+        policy?.host_decision(&by.call, by.tool, &wanted.host)
     }
 
     async fn ask(&self, wanted: &Wanted, by: &Attributed) -> EgressDecision {
@@ -216,12 +222,17 @@ impl EgressJudge for SessionJudge {
         Box::pin(async move {
             let by = self.ledger.current();
             self.known().open.push((wanted.clone(), by.clone()));
-            if self.passes(&wanted, by.is_labelled()) {
-                return EgressDecision::Allow;
-            }
-            let decision = self.ask(&wanted, &by).await;
-            if let EgressDecision::Deny { reason } = &decision {
-                self.warn(&by, &wanted, reason);
+            let decision = match self.ruled(&wanted, &by) {
+                Some(Decision::Deny) => EgressDecision::Deny {
+                    reason: "a rule of the operator's policy forbids this host".into(),
+                },
+                Some(Decision::Allow) if self.policy.allows(&wanted.host) => EgressDecision::Allow,
+                None if self.passes(&wanted, by.is_labelled()) => EgressDecision::Allow,
+                Some(Decision::Allow | Decision::Ask) | None => self.ask(&wanted, &by).await,
+            };
+            match &decision {
+                EgressDecision::Allow => self.ledger.connected(),
+                EgressDecision::Deny { reason } => self.warn(&by, &wanted, reason),
             }
             decision
         })

@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gantry_net::{NetworkPolicy, proxy_environment};
 use gantry_process::{PrivateTmp, Processes, SessionId, SessionNetwork, Waited, env};
@@ -85,6 +85,22 @@ struct Entries {
     running: Vec<Attributed>,
     /// The most recent call, which may have ended.
     last: Attributed,
+    /// Commands of the session may have read or downloaded untrusted content.
+    tainted: bool,
+    /// The session connected to a host.
+    connected: bool,
+    /// Commands whose changed files nobody has looked for since they ended.
+    watches: Vec<Watch>,
+    next_watch: u64,
+}
+
+/// `Watch` is a command whose changed files have to be found.
+#[derive(Debug, Clone)]
+struct Watch {
+    id: u64,
+    workspace: PathBuf,
+    since: SystemTime,
+    ended: bool,
 }
 
 /// `Attributed` is the call that a connection belongs to.
@@ -98,19 +114,48 @@ pub(super) struct Attributed {
 impl Attributed {
     /// Reports whether the call's caller has read both untrusted and private content.
     pub(super) fn is_labelled(&self) -> bool {
-        [Label::Untrusted, Label::Private].iter().all(|label| self.call.labels.contains(label))
+        Label::BOTH.iter().all(|label| self.call.labels.contains(label))
     }
 }
 
 impl Ledger {
     pub(super) fn new(call: &Arc<Call>, tool: &'static str) -> Ledger {
         let last = Attributed { call: ended(call), tool, is_running: false };
-        Ledger(Mutex::new(Entries { commands: 0, idle_since: Instant::now(), running: Vec::new(), last }))
+        Ledger(Mutex::new(Entries {
+            commands: 0,
+            idle_since: Instant::now(),
+            running: Vec::new(),
+            last,
+            tainted: false,
+            connected: false,
+            watches: Vec::new(),
+            next_watch: 0,
+        }))
     }
 
     pub(super) fn is_idle(&self, since: Duration) -> bool {
         let entries = self.lock();
-        entries.commands == 0 && entries.idle_since.elapsed() >= since
+        let is_settled = !entries.tainted || entries.watches.is_empty();
+        entries.commands == 0 && is_settled && entries.idle_since.elapsed() >= since
+    }
+
+    /// Notes that a command connected to a host: results and changed files may hold what it sent.
+    pub(super) fn connected(&self) {
+        let mut entries = self.lock();
+        (entries.tainted, entries.connected) = (true, true);
+        entries.running.iter().for_each(|running| running.call.findings.add(Label::Untrusted));
+    }
+
+    /// Returns the workspaces in which commands may have written untrusted content, each with the
+    /// earliest start of such a command. Commands that have ended are not returned again.
+    pub(super) fn take_changes(&self) -> Vec<(PathBuf, SystemTime)> {
+        let mut entries = self.lock();
+        let watches = entries.watches.clone();
+        entries.watches.retain(|watch| !watch.ended);
+        if !entries.tainted {
+            return Vec::new();
+        }
+        watches.into_iter().map(|watch| (watch.workspace, watch.since)).collect()
     }
 
     /// Returns the session's most recent running call, or the last one that ended.
@@ -123,11 +168,20 @@ impl Ledger {
         self.lock().running.iter().any(|running| running.call.id == call.id)
     }
 
-    pub(super) fn begin(&self, call: &Arc<Call>, tool: &'static str) {
+    pub(super) fn begin(&self, call: &Arc<Call>, tool: &'static str) -> u64 {
         let mut entries = self.lock();
         entries.last = Attributed { call: ended(call), tool, is_running: false };
         entries.running.push(Attributed { call: call.clone(), tool, is_running: true });
         entries.commands += 1;
+        entries.tainted |= call.labels.contains(&Label::Untrusted);
+        if entries.connected {
+            call.findings.add(Label::Untrusted);
+        }
+        let id = entries.next_watch;
+        entries.next_watch += 1;
+        let (workspace, since) = (call.workspace.clone(), SystemTime::now());
+        entries.watches.push(Watch { id, workspace, since, ended: false });
+        id
     }
 
     pub(super) fn end_call(&self, call: &Call) {
@@ -137,10 +191,17 @@ impl Ledger {
         }
     }
 
-    fn end_command(&self) {
+    /// Ends a command. With `watch`, nothing of it runs any more.
+    fn end_command(&self, watch: Option<u64>) {
         let mut entries = self.lock();
         entries.commands = entries.commands.saturating_sub(1);
         entries.idle_since = Instant::now();
+        let Some(id) = watch else { return };
+        if entries.tainted {
+            entries.watches.iter_mut().filter(|watch| watch.id == id).for_each(|watch| watch.ended = true);
+        } else {
+            entries.watches.retain(|watch| watch.id != id);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -155,6 +216,8 @@ fn ended(call: &Call) -> Arc<Call> {
     known.agent.clone_from(&call.agent);
     known.session.clone_from(&call.session);
     known.labels.clone_from(&call.labels);
+    known.policy.clone_from(&call.policy);
+    known.policy_agents.clone_from(&call.policy_agents);
     known.autonomy = call.autonomy;
     Arc::new(known)
 }
@@ -165,26 +228,30 @@ pub(crate) struct ShellUse {
     call: Arc<Call>,
 }
 
-struct CommandUse(Arc<ShellSession>);
+struct CommandUse {
+    session: Arc<ShellSession>,
+    /// `None` after a background command has taken it over.
+    watch: Option<u64>,
+}
 
 impl ShellUse {
     pub(super) fn new(session: &Arc<ShellSession>, call: &Arc<Call>, tool: &'static str) -> ShellUse {
-        session.ledger.begin(call, tool);
-        ShellUse { command: CommandUse(session.clone()), call: call.clone() }
+        let watch = Some(session.ledger.begin(call, tool));
+        ShellUse { command: CommandUse { session: session.clone(), watch }, call: call.clone() }
     }
 
     pub(crate) fn network(&self) -> Option<Arc<SessionNetwork>> {
-        self.command.0.outlet.as_ref().map(|outlet| outlet.network.clone())
+        self.command.session.outlet.as_ref().map(|outlet| outlet.network.clone())
     }
 
     pub(crate) fn tmp(&self) -> Option<&Path> {
-        self.command.0.tmp.as_ref().map(PrivateTmp::path)
+        self.command.session.tmp.as_ref().map(PrivateTmp::path)
     }
 
     /// Replaces the variables that say how to reach the network.
     pub(crate) fn set_proxy(&self, variables: &mut env::Variables) {
         variables.retain(|(name, _)| !name.to_str().is_some_and(is_about_proxies));
-        let Some(outlet) = &self.command.0.outlet else { return };
+        let Some(outlet) = &self.command.session.outlet else { return };
         let proxy = proxy_environment(outlet.address).into_iter();
         let ssh = [("GIT_SSH_COMMAND", SSH_HINT), ("GIT_SSH_VARIANT", "ssh")];
         let ssh = ssh.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -192,9 +259,10 @@ impl ShellUse {
     }
 
     /// Keeps the session while a background command runs, after the call has ended.
-    pub(crate) fn keep_while_running(self, processes: &Processes, id: SessionId) {
-        let (processes, command) = (processes.clone(), CommandUse(self.command.0.clone()));
-        command.0.ledger.lock().commands += 1;
+    pub(crate) fn keep_while_running(mut self, processes: &Processes, id: SessionId) {
+        let (session, watch) = (self.command.session.clone(), self.command.watch.take());
+        let (processes, command) = (processes.clone(), CommandUse { session, watch });
+        command.session.ledger.lock().commands += 1;
         tokio::spawn(async move {
             while let Ok(Waited::Running(_)) = processes.wait(id, WAIT).await {}
             drop(command);
@@ -204,13 +272,13 @@ impl ShellUse {
 
 impl Drop for ShellUse {
     fn drop(&mut self) {
-        self.command.0.ledger.end_call(&self.call);
+        self.command.session.ledger.end_call(&self.call);
     }
 }
 
 impl Drop for CommandUse {
     fn drop(&mut self) {
-        self.0.ledger.end_command();
+        self.session.ledger.end_command(self.watch);
     }
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_process::{Capture, Command, Cwd, Ended, Finished, Stream, find_program};
-use gantry_tool::{Capability, Label, Text, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Text, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
-use crate::run_to_end::{network_note, offline, run_to_end};
+use crate::run_to_end::{network_note, run_to_end, runs_commands};
 use crate::{Ctx, Machine};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
@@ -47,11 +47,8 @@ pub(super) const NAME: &str = "bash";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     let own = machine.clone();
-    Tool::new(NAME, Toolset::Assistant, machine, run)
-        .open_world()
-        .capabilities(&[Capability::ShellExec])
-        .labels(&[Label::Untrusted, Label::Private])
-        .offline_when(offline(machine))
+    let tool = Tool::new(NAME, Toolset::Assistant, machine, run);
+    runs_commands(tool, machine)
         .touches(move |call, _: NoField| vec![Touch::write(own.touched_free(call, "."))])
 }
 

@@ -251,7 +251,11 @@ fn find(
 
 /// Declares the directory and the destination.
 fn touches(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
-    let touch = if input.dry_run { Touch::read } else { Touch::write };
+    let workspace = machine.touched_free(call, ".");
+    let touch = |path| match input.dry_run {
+        true => Touch::read(path),
+        false => Touch::write(path).judged_against(&workspace),
+    };
     let destination = input.destination.as_deref().map(|path| machine.touched_free(call, path));
     let mut touches = vec![touch(machine.touched_free(call, &input.directory))];
     touches.extend(destination.map(touch));

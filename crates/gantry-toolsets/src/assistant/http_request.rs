@@ -16,6 +16,7 @@ use self::credentials::Credentials;
 use self::plan::{Content, Plan};
 use crate::blocking::blocking;
 use crate::machine::file_error;
+use crate::web::crossing_of_url;
 use crate::{Ctx, Machine};
 
 mod answer;
@@ -82,6 +83,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .open_world()
         .effects(&[])
         .labels(&[Label::Untrusted])
+        .crosses(crossing_of_url(machine))
         .touches(move |call, input: FileOnly| {
             input.file.iter().map(|file| Touch::read(own.touched_contained(call, file))).collect()
         })

@@ -9,6 +9,7 @@ use gantry_tool::{Label, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::web::crossing_of_url;
 use crate::web::search::{DEFAULT_RESULTS, Query, SearchAnswer, TimeRange, Topic, query_text, search};
 use crate::web::untrusted::fenced;
 use crate::{Ctx, Machine};
@@ -60,6 +61,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .read_only()
         .open_world()
         .labels(&[Label::Untrusted])
+        .crosses(crossing_of_url(machine))
         .collects()
 }
 

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use gantry_files::FileError;
 use gantry_process::{Capture, Command, Cwd, Finished, ProcessError, env, find_program};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
+use gantry_tool::{Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
 use crate::machine::{Confinement, file_error, process_error};
 use crate::optional_path::absent_when_empty;
-use crate::run_to_end::{exit_code, network_note, offline, run_to_end};
+use crate::run_to_end::{exit_code, network_note, run_to_end, runs_commands};
 use crate::{Ctx, Machine};
 
 const DEFAULT_SHELL: &str = "bash";
@@ -112,12 +112,8 @@ struct Output {
 pub(super) const NAME: &str = "exec";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    Tool::new(NAME, Toolset::Basic, machine, run)
-        .open_world()
-        .capabilities(&[Capability::ShellExec])
-        .labels(&[Label::Untrusted, Label::Private])
-        .offline_when(offline(machine))
-        .runs_in("cwd", machine.free_paths())
+    let tool = Tool::new(NAME, Toolset::Basic, machine, run);
+    runs_commands(tool, machine).runs_in("cwd", machine.free_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

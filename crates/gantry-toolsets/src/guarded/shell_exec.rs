@@ -12,14 +12,14 @@ use gantry_files::Scope;
 use gantry_process::{
     Capture, Command, Cwd, Finished, PrivateTmp, ProcessError, Program, Sandbox, env, find_program_outside,
 };
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, nearest};
+use gantry_tool::{Tool, ToolError, Toolset, nearest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
 use crate::machine::{SYSTEM_READABLE, file_error, process_error};
 use crate::optional_path::absent_when_empty;
-use crate::run_to_end::{exit_code, network_note, offline, run_to_end};
+use crate::run_to_end::{exit_code, network_note, run_to_end, runs_commands};
 use crate::{Ctx, Machine, SandboxMode};
 
 const ALLOWED: &[&str] = &[
@@ -85,12 +85,8 @@ struct Output {
 pub(super) const NAME: &str = "tool::shell_exec";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    Tool::new(NAME, Toolset::Guarded, machine, run)
-        .open_world()
-        .capabilities(&[Capability::ShellExec])
-        .labels(&[Label::Untrusted, Label::Private])
-        .offline_when(offline(machine))
-        .runs_in("cwd", machine.contained_paths())
+    let tool = Tool::new(NAME, Toolset::Guarded, machine, run);
+    runs_commands(tool, machine).runs_in("cwd", machine.contained_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
-use crate::web::{deadline, net_error, read_whole_secrets};
+use crate::web::{crossing_of_url, deadline, net_error, read_whole_secrets};
 use crate::{Ctx, Machine};
 
 /// The limit for the whole fetch, from the first DNS lookup to the last byte.
@@ -76,6 +76,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .read_only()
         .open_world()
         .labels(&[Label::Untrusted])
+        .crosses(crossing_of_url(machine))
         .offered_to_clients()
         .offered_to_agents()
 }

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_net::NetworkPolicy;
+use gantry_net::{NetworkPolicy, PresetKind, Url, preset};
 use gantry_process::{Command, Network, Processes, Sandbox, SessionId, env};
-use gantry_tool::{Call, ToolError};
+use gantry_tool::{Call, Crossing, ToolError};
 
 use super::{Machine, SYSTEM_READABLE, SandboxMode, ShellUse};
 
@@ -16,7 +16,18 @@ pub(crate) struct Confinement {
     shell: Option<ShellUse>,
     /// The command's temporary directory, if it has its own.
     tmp: Option<PathBuf>,
+    /// The directory for package caches, if the command cannot write the user's.
+    cache: Option<PathBuf>,
 }
+
+/// The variables that move the caches of package managers into a directory of the agent.
+const CACHES: &[(&str, &str)] = &[
+    ("CARGO_HOME", "cargo"),
+    ("XDG_CACHE_HOME", "cache"),
+    ("npm_config_cache", "npm"),
+    ("npm_config_store_dir", "pnpm"),
+    ("GOMODCACHE", "go"),
+];
 
 impl Confinement {
     /// Returns the environment of the command. Proxies of the machine's own environment do not
@@ -28,6 +39,11 @@ impl Confinement {
         if let Some(tmp) = &self.tmp {
             variables.retain(|(name, _)| !["TMPDIR", "TMP", "TEMP"].iter().any(|known| name == known));
             variables.push((OsString::from("TMPDIR"), tmp.into()));
+        }
+        if let Some(cache) = &self.cache {
+            variables.retain(|(name, _)| !CACHES.iter().any(|(known, _)| name == known));
+            let moved = CACHES.iter().map(|(name, folder)| (OsString::from(name), cache.join(folder).into()));
+            variables.extend(moved);
         }
         variables
     }
@@ -59,6 +75,38 @@ impl Machine {
             "shell.isolated is true, but this system allows no namespaces: {reason}; agents' commands run in the \
              older sandbox, without network"
         ))
+    }
+
+    /// Returns how a request to an address crosses the border. A request that the client refuses
+    /// anyway crosses nothing, so that nobody is asked in vain.
+    pub(crate) fn web_crossing(&self, call: &Call, address: &str) -> Vec<Crossing> {
+        let Ok(url) = Url::parse(address.trim()) else { return Vec::new() };
+        let policy = self.reachable(call);
+        let Ok(host) = self.web().client.permitted_host(&url, &policy) else { return Vec::new() };
+        if preset(&host) == Some(PresetKind::PullOnly) {
+            return Vec::new();
+        }
+        let settings = &self.parts.egress;
+        let is_listed = settings.network.allowed_hosts.iter().any(|listed| listed.matches(&host))
+            || settings.allow.iter().any(|listed| listed.matches_host(&host));
+        let known = matches!(policy, NetworkPolicy::AllowList(_)) || is_listed || preset(&host).is_some();
+        vec![Crossing::Host { host, known }]
+    }
+
+    /// Finds the files that isolated commands changed since the last call of this function, where
+    /// they may hold untrusted content.
+    pub async fn take_changes(&self) -> Vec<PathBuf> {
+        self.shells.take_changes().await
+    }
+
+    /// Reports whether the call's commands have no network, or every connection of theirs is judged.
+    pub(crate) fn judges_connections(&self, call: &Call) -> bool {
+        self.wants_isolation(call) || self.network_by_policy(call) == Network::Denied
+    }
+
+    /// Reports whether the files that the call's commands change are found.
+    pub(crate) fn watches_changes(&self, call: &Call) -> bool {
+        self.wants_isolation(call) && self.shells.namespaces().is_ok()
     }
 
     /// Reports whether the operator wants the call's commands to be isolated.
@@ -98,15 +146,17 @@ impl Machine {
         tool: &'static str,
     ) -> Result<Confinement, ToolError> {
         let Some(shell) = self.enter_session(call, tool).await? else {
-            return Ok(Confinement { sandbox: self.shell_sandbox(call), shell: None, tmp: None });
+            let sandbox = self.shell_sandbox(call);
+            return Ok(Confinement { sandbox, shell: None, tmp: None, cache: None });
         };
         // A contained machine shows even less of the file system. Its workspace is also its home.
         let tmp = shell.tmp().filter(|_| !self.parts.contain).map(Path::to_owned);
+        let cache = tmp.as_ref().and_then(|_| self.agent_cache(call));
         let sandbox = match &tmp {
-            Some(tmp) => self.isolated_sandbox(call, tmp),
+            Some(tmp) => self.isolated_sandbox(call, [Some(tmp), cache.as_ref()]),
             None => self.shell_sandbox(call),
         };
-        Ok(Confinement { sandbox, shell: Some(shell), tmp })
+        Ok(Confinement { sandbox, shell: Some(shell), tmp, cache })
     }
 
     /// Returns the network of a command that has a sandbox and a temporary directory of its own.
@@ -116,7 +166,7 @@ impl Machine {
         tool: &'static str,
         sandbox: Sandbox,
     ) -> Result<Confinement, ToolError> {
-        Ok(Confinement { sandbox, shell: self.enter_session(call, tool).await?, tmp: None })
+        Ok(Confinement { sandbox, shell: self.enter_session(call, tool).await?, tmp: None, cache: None })
     }
 
     async fn enter_session(
@@ -150,12 +200,27 @@ impl Machine {
 
     /// Returns the sandbox of an agent's shell. It writes the workspace, its temporary directory and
     /// the caches, and reads everything except Gantry's own paths and credentials.
-    fn isolated_sandbox(&self, call: &Call, tmp: &Path) -> Sandbox {
-        let caches = self.parts.shell.caches.iter().cloned();
-        let write = [call.workspace.clone(), tmp.to_owned()].into_iter().chain(caches).collect();
+    fn isolated_sandbox(&self, call: &Call, own: [Option<&PathBuf>; 2]) -> Sandbox {
+        let caches = self.parts.shell.caches.iter();
+        let write = [&call.workspace].into_iter().chain(own.into_iter().flatten()).chain(caches);
+        let write = write.cloned().collect();
         let mut covered = self.parts.closed.clone();
         covered.extend(self.credentials(call));
         Sandbox::Isolated { write, covered, read_only: self.start_files(), network: self.network(call) }
+    }
+
+    /// Returns the package cache of the calling agent. Agents do not share the user's caches, because
+    /// the user's own builds trust what is in them.
+    fn agent_cache(&self, call: &Call) -> Option<PathBuf> {
+        let directory = self.parts.agent_caches.as_ref()?.join(&call.agent);
+        match gantry_process::create_private_dir(&directory) {
+            Ok(directory) => Some(directory),
+            Err(err) => {
+                let shown = directory.display();
+                call.findings.warn_once(&format!("there is no package cache: cannot create {shown}: {err}"));
+                None
+            }
+        }
     }
 
     /// Returns the sensitive paths of the home directory that are closed to the call, also missing

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use gantry_tool::{Access, Call, Implied, Policy, Refusal, Toolset, Touch};
+use gantry_tool::{Access, Call, Crossing, Implied, Policy, Refusal, Toolset, Touch};
 
 use super::Endpoint;
 
@@ -46,7 +46,9 @@ fn implied(end: &Endpoint, access: Access) -> Implied {
             let touched = Path::new("/").join(path);
             let (tool, touch) = match access {
                 Access::Read => ("Read", Touch::read(touched)),
-                Access::Write => ("Write", Touch::write(touched)),
+                Access::Write => {
+                    ("Write", Touch { outside: Crossing::may_leave(path), ..Touch::write(touched) })
+                }
             };
             Implied::new(format!("{node}__{tool}"), Toolset::Node, access, path).touching(touch)
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_process::{Command, Cwd, Network, Processes, SessionId, Stdin, Waited, find_program};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
+use gantry_tool::{Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -14,6 +14,7 @@ use super::shell_run::ShellRun;
 use crate::blocking::blocking;
 use crate::machine::{Confinement, file_error, process_error};
 use crate::optional_path::absent_when_empty;
+use crate::run_to_end::runs_commands;
 use crate::whole_secrets::beyond_cut;
 use crate::{Ctx, Machine};
 
@@ -50,11 +51,8 @@ pub(super) const NAME: &str = "Bash";
 
 pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
     let sessions = sessions.clone();
-    Tool::new(NAME, Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()))
-        .open_world()
-        .capabilities(&[Capability::ShellExec])
-        .labels(&[Label::Untrusted, Label::Private])
-        .offline_when(crate::run_to_end::offline(machine))
+    let tool = Tool::new(NAME, Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()));
+    runs_commands(tool, machine)
         .runs_in("workdir", machine.free_paths())
         .offered_to_clients()
         .offered_to_agents()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_process::{LogPage, Snapshot, Waited, Written};
-use gantry_tool::{Call, Capability, Label, Masker, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Call, Masker, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +12,7 @@ use super::paths;
 use super::sessions::{Session, Sessions};
 use super::shell_run::{ShellRun, Status, log_warnings, milliseconds};
 use crate::machine::process_error;
+use crate::run_to_end::runs_commands;
 use crate::whole_secrets::cut_end;
 use crate::{Ctx, Machine};
 
@@ -176,11 +177,8 @@ pub(super) const NAME: &str = "Process";
 
 pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
     let (own, known, sessions) = (machine.clone(), sessions.clone(), sessions.clone());
-    Tool::new(NAME, Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()))
-        .open_world()
-        .capabilities(&[Capability::ShellExec])
-        .labels(&[Label::Untrusted, Label::Private])
-        .offline_when(crate::run_to_end::offline(machine))
+    let tool = Tool::new(NAME, Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()));
+    runs_commands(tool, machine)
         .touches(move |call: &Call, input: Touched| {
             let workdir = input.session_id.and_then(|id| known.workdir(own.processes(), call, &id));
             workdir.into_iter().map(Touch::write).collect()

@@ -40,6 +40,15 @@ pub(crate) struct RuleConfig {
     agents: Vec<String>,
     /// `sensitive`: only calls that touch a sensitive path.
     touches: Option<Touching>,
+    /// Only calls that connect to these hosts, by exact name.
+    #[serde(default)]
+    hosts: Vec<String>,
+    /// Only calls that touch these paths, or paths below them.
+    #[serde(default)]
+    paths: Vec<PathBuf>,
+    /// An allowing rule for exact hosts or paths also counts in a conversation that holds untrusted and private content.
+    #[serde(default)]
+    even_labelled: bool,
 }
 
 /// A test on one value of the input. Give one of equals, contains, startsWith and regex.
@@ -90,6 +99,14 @@ impl RuleConfig {
         if let Some(touching) = self.touches {
             rule = rule.touching(touching);
         }
+        if let Some(pattern) = self.hosts.iter().find(|host| host.contains('*')) {
+            return Err(format!("hosts must be exact names, not {pattern:?}"));
+        }
+        let hosts = self.hosts.iter().map(|host| host.to_lowercase()).collect();
+        rule = rule.for_hosts(hosts).for_paths(self.paths.clone());
+        if self.even_labelled {
+            rule = rule.even_labelled().map_err(words)?;
+        }
         for condition in &self.when {
             for operator in condition.operators()? {
                 rule = rule.when(Condition::new(&condition.path, operator).map_err(words)?);
@@ -120,10 +137,15 @@ impl ConditionConfig {
 
 impl ConfigSection for PolicyConfig {
     fn violations(&self, at: &str) -> Vec<Violation> {
-        misplaced(&format!("{at}.sensitivePaths"), &self.sensitive_paths)
+        let mut violations = misplaced(&format!("{at}.sensitivePaths"), &self.sensitive_paths);
+        for (index, rule) in self.rules.iter().enumerate() {
+            violations.extend(misplaced(&format!("{at}.rules.{index}.paths"), &rule.paths));
+        }
+        violations
     }
 
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
-        self.sensitive_paths.iter_mut().collect()
+        let rules = self.rules.iter_mut().flat_map(|rule| rule.paths.iter_mut());
+        self.sensitive_paths.iter_mut().chain(rules).collect()
     }
 }

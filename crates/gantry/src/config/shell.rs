@@ -16,9 +16,9 @@ use super::misplaced;
 pub(crate) struct ShellConfig {
     /// `required` refuses a command that cannot be confined; `off` runs it unconfined.
     sandbox: SandboxConfig,
-    /// Whether shells of Gantry's own agents get their own mounts and network. They then write the workspace, a private
-    /// temporary directory and `caches`, and reach hosts only through the egress proxy.
-    isolated: bool,
+    /// Whether shells of Gantry's own agents get their own mounts and network (default: true). They then write the
+    /// workspace, a private temporary directory and caches, and reach hosts only through the egress proxy.
+    isolated: Option<bool>,
     /// Directories in which `tool::shell_exec` looks for programs, before the system's own.
     path: Vec<PathBuf>,
     /// Program names `tool::shell_exec` accepts in addition to the built-in list.
@@ -44,7 +44,7 @@ impl ShellConfig {
                 SandboxConfig::Required => SandboxMode::Required,
                 SandboxConfig::Off => SandboxMode::Off,
             },
-            isolated: self.isolated,
+            isolated: self.isolated.unwrap_or(true),
             path: self.path.clone(),
             allow: self.allow.clone(),
             readable: self.readable.clone(),
@@ -60,7 +60,7 @@ impl ConfigSection for ShellConfig {
     }
 
     fn warnings(&self, at: &str) -> Vec<String> {
-        let contradicts = self.isolated && matches!(self.sandbox, SandboxConfig::Off);
+        let contradicts = self.isolated == Some(true) && matches!(self.sandbox, SandboxConfig::Off);
         let warning = || format!("{at}.isolated has no effect, because {at}.sandbox is \"off\"");
         contradicts.then(warning).into_iter().collect()
     }
