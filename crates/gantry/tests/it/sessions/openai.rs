@@ -112,7 +112,7 @@ fn ask(up: &Gateway, text: &str, session: &str, stream: bool) -> gantry_testkit:
 }
 
 /// The text of an answer, whole or streamed, and its last finish reason.
-fn said(answer: &gantry_testkit::Response, stream: bool) -> (String, Value) {
+pub(super) fn said(answer: &gantry_testkit::Response, stream: bool) -> (String, Value) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     if !stream {
         let choice = answer.json()["choices"][0].clone();
