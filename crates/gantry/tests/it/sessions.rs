@@ -51,6 +51,10 @@ impl Model {
         world
     }
 
+    pub(crate) fn base_url(&self) -> String {
+        self.server.base_url().to_string()
+    }
+
     pub(crate) fn check(&self) {
         assert_eq!(self.server.violations(), [""; 0]);
     }

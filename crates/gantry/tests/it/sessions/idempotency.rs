@@ -19,7 +19,9 @@ fn model() -> Model {
         (said, 0) if said.contains("slowly") => {
             call("Bash", json!({"command": "echo ran >> notes; sleep 1; echo slow"}))
         }
-        (said, 0) if said.contains("forever") => call("Bash", json!({"command": "echo ran >> notes; sleep 60"})),
+        (said, 0) if said.contains("forever") => {
+            call("Bash", json!({"command": "echo ran >> notes; sleep 60"}))
+        }
         (_, 0) => call("Bash", json!({"command": "echo ran >> notes; date +%N"})),
         _ => Turn { piece: Some(4), ..Turn::text(format!("it said {}", heard.last_text())) },
     })
