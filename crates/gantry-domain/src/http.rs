@@ -2,10 +2,12 @@
 
 mod body;
 
+use std::fmt::Display;
+
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gantry_protocol::{HttpError, HttpProblem};
 use gantry_tool::{Refusal, RefusalCode};
@@ -38,6 +40,33 @@ pub fn problem(status: StatusCode, code: &str, message: &str, hint: Option<&str>
 pub fn json_response<T: Serialize>(status: StatusCode, value: &T) -> Response {
     let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     (status, headers, Body::from(serde_json::to_string(value).unwrap_or_default())).into_response()
+}
+
+/// Logs `error` under a new id, and answers with `message` and that id.
+pub fn internal_error(message: &str, error: &dyn Display) -> Response {
+    let id = uuid::Uuid::new_v4();
+    tracing::error!(%id, %error, "internal_error");
+    let message = format!("{message}; see {id} in the gateway's log");
+    problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &message, None)
+}
+
+/// The value of a header that must not be repeated.
+pub fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Box<Response>> {
+    let mut given = headers.get_all(name).iter();
+    match (given.next(), given.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| bad_header(name, "visible ASCII text")),
+        (Some(_), Some(_)) => {
+            let message = format!("the header {name} must not be repeated");
+            Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None)))
+        }
+    }
+}
+
+/// The answer to a header with an invalid value.
+pub fn bad_header(name: &str, expected: &str) -> Box<Response> {
+    let message = format!("the header {name} must be {expected}");
+    Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None))
 }
 
 /// The answer to a refused call or request.

@@ -8,6 +8,7 @@ use gantry_tool::{Call, Gate, Outcome, Refusal, Surface};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::idempotent_requests::IdempotentRequests;
 use crate::identity::Identity;
 use crate::memory_quota::MemoryQuota;
 
@@ -16,6 +17,8 @@ use crate::memory_quota::MemoryQuota;
 pub struct RequestContext {
     pub gate: Arc<Gate>,
     pub quota: Arc<MemoryQuota>,
+    /// Requests with an `Idempotency-Key`.
+    pub requests: Arc<IdempotentRequests>,
     pub services: Arc<dyn GatewayServices>,
 }
 

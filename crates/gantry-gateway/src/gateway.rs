@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use gantry_domain::{
-    BusyPoll, Domain, DuplicateMethod, GatewayServices, Identity, MemoryQuota, Methods, RequestContext,
-    Running, ToolsHandle,
+    BusyPoll, Domain, DuplicateMethod, GatewayServices, IdempotentRequests, Identity, MemoryQuota, Methods,
+    RequestContext, Running, ToolsHandle,
 };
 use gantry_link::Link;
 use gantry_protocol::{CloseReason, GatewayStatus, ProcessEnd, ProcessEnded};
@@ -79,6 +79,7 @@ pub struct Gateway {
     workers_stop: CancellationToken,
     /// Memory quota for messages in transit.
     pub(crate) quota: Arc<MemoryQuota>,
+    pub(crate) requests: Arc<IdempotentRequests>,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) auth: Auth,
     pub(crate) hosts: Hosts,
@@ -117,6 +118,8 @@ impl Gateway {
         agents.entry(MAIN_AGENT.to_owned()).or_default();
         let (calls, ending) = (TaskTracker::new(), CancellationToken::new());
         let settling = parts.gate.clone();
+        let instance = parts.nodes.instance.clone();
+        let requests = IdempotentRequests::new(parts.database.clone(), parts.gate.clone(), instance);
         let gateway = Gateway {
             auth: Auth::new(&parts.operator_token, parts.database.clone(), ending.clone()),
             gate: parts.gate,
@@ -128,6 +131,7 @@ impl Gateway {
             workers: TaskTracker::new(),
             workers_stop: CancellationToken::new(),
             quota: Arc::default(),
+            requests: Arc::new(requests),
             agents,
             hosts: parts.hosts,
             workspace: parts.workspace,
@@ -165,7 +169,12 @@ impl Gateway {
 
     /// Returns the state of the domains' routes.
     pub(crate) fn request_context(self: &Arc<Self>) -> RequestContext {
-        RequestContext { gate: self.gate.clone(), quota: self.quota.clone(), services: self.clone() }
+        RequestContext {
+            gate: self.gate.clone(),
+            quota: self.quota.clone(),
+            requests: self.requests.clone(),
+            services: self.clone(),
+        }
     }
 
     /// Calls a tool for a surface, through the gate.

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
 use gantry_domain::Identity;
-use gantry_domain::http::held;
 pub(crate) use gantry_domain::http::{Named, json_response, problem};
+use gantry_domain::http::{held, internal_error};
 use gantry_protocol::{Health, HealthStatus, NodeList};
 
 use crate::auth::AuthError;
@@ -22,7 +22,6 @@ use crate::ws;
 pub use protected::ProtectedResource;
 
 mod call;
-mod internal;
 mod listing;
 mod mcp;
 mod protected;
@@ -171,7 +170,7 @@ fn refused(err: &AuthError) -> Response {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
             response
         }
-        AuthError::Database(err) => internal::internal_error(&message, err),
+        AuthError::Database(err) => internal_error(&message, err),
         _ => {
             let hint = "send Authorization: Bearer TOKEN; the operator's token is in operator.token of the data directory";
             problem(StatusCode::UNAUTHORIZED, "unauthorized", &message, Some(hint))

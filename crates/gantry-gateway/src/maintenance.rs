@@ -70,7 +70,7 @@ mod tests {
             (again, ends, file.exists())
         };
         let day = 24 * 3600 * 1000;
-        assert_eq!(sweep(day - 1).await, (Begun::InProgress, 1, true));
+        assert_eq!(sweep(day - 1).await, (Begun::InProgress { created: 0 }, 1, true));
         assert_eq!(sweep(day).await, (Begun::New, 1, true));
         let long_ago = std::time::SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
         std::fs::File::options().write(true).open(&file).unwrap().set_modified(long_ago).unwrap();

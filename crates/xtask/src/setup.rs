@@ -25,7 +25,7 @@ const PROGRAMS: [(&str, &str); 13] = [
 
 /// Clients and servers of the Model Context Protocol, its conformance suite, and clients of OpenAI's
 /// interface, with the runtime they need. Old versions are installed under names of their own.
-const NODE_PACKAGES: [&str; 12] = [
+const NODE_PACKAGES: [&str; 15] = [
     "node@24",
     "@ai-sdk/openai-compatible@3.0.90",
     "@anthropic-ai/claude-code@2.1.197",
@@ -34,19 +34,28 @@ const NODE_PACKAGES: [&str; 12] = [
     "@modelcontextprotocol/sdk@1.32.2",
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@openai/codex@0.169.0",
     "ai@7.0.170",
     // Counts tokens of the tool list with the o200k vocabulary.
     "gpt-tokenizer@4.0.0",
-    "mcp-sdk-old@npm:@modelcontextprotocol/sdk@1.12.3",
+    "mcp-sdk-1.12@npm:@modelcontextprotocol/sdk@1.12.3",
+    "mcp-sdk-1.9@npm:@modelcontextprotocol/sdk@1.9.0",
     "openai@7.55.0",
+    "opencode-ai@1.18.33",
 ];
 
 /// Environments of Python packages by folder: versions of one package exclude each other.
-const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 3] = [
+const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 6] = [
     ("venv", &["mcp==2.3.0", "openai==3.49.0"]),
+    ("venv-agents", &["langchain-mcp-adapters==0.3.2", "langchain-openai==1.7.3", "openai-agents==0.24.0"]),
     ("venv-fastmcp", &["fastmcp==4.1.2"]),
-    ("venv-old", &["mcp==1.9.4", "pydantic==2.11.7"]),
+    ("venv-litellm", &["litellm==1.106.2"]),
+    ("venv-mcp-1.6", &["mcp==1.6.0", "pydantic==2.11.7"]),
+    ("venv-mcp-1.9", &["mcp==1.9.4", "pydantic==2.11.7"]),
 ];
+
+/// Installs Python packages; pip takes several times as long.
+const UV: &str = "uv==0.13.8";
 
 /// A program from crates.io, and the package that has it.
 const CARGO_PROGRAMS: [(&str, &[&str]); 3] = [
@@ -100,7 +109,7 @@ fn install_mcp() -> Result<()> {
     let folder = mcp_folder();
     let stamp = folder.join("installed");
     let python = PYTHON_ENVIRONMENTS.iter().flat_map(|(_, packages)| *packages);
-    let wanted: Vec<&str> = NODE_PACKAGES.iter().chain(python).copied().collect();
+    let wanted: Vec<&str> = NODE_PACKAGES.iter().chain([&UV]).chain(python).copied().collect();
     let wanted = wanted.join("\n");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
@@ -110,11 +119,15 @@ fn install_mcp() -> Result<()> {
     let place = folder.to_string_lossy().into_owned();
     let npm = ["npm", "install", "--no-audit", "--no-fund", "--prefix", &place];
     shell::step(&[&npm, &NODE_PACKAGES[..]].concat())?;
+    let installer = format!("{place}/venv-uv");
+    shell::step(&["python3", "-m", "venv", &installer])?;
+    shell::step(&[&format!("{installer}/bin/pip"), "install", "--quiet", UV])?;
+    let uv = format!("{installer}/bin/uv");
     for (name, packages) in PYTHON_ENVIRONMENTS {
-        let environment = folder.join(name).to_string_lossy().into_owned();
-        shell::step(&["python3", "-m", "venv", &environment])?;
-        let pip = format!("{environment}/bin/pip");
-        shell::step(&[&[&*pip, "install", "--quiet"], packages].concat())?;
+        let environment = format!("{place}/{name}");
+        shell::step(&[&uv, "venv", "--quiet", "--clear", "--python", "python3", &environment])?;
+        let into = [&*uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", &environment];
+        shell::step(&[&into, packages].concat())?;
     }
     Ok(std::fs::write(&stamp, wanted)?)
 }

@@ -91,7 +91,9 @@ pub(super) async fn answer(
     request: Request,
 ) -> Response {
     match parsed::<AnswerParams>(&context, &identity, request).await {
-        Ok((params, _, _share)) => answered(api.answer_question(&identity, &key, params).await),
+        Ok(Parsed { params, share: _share, .. }) => {
+            answered(api.answer_question(&identity, &key, params).await)
+        }
         Err(refused) => *refused,
     }
 }
@@ -105,7 +107,7 @@ pub(super) async fn message(
     request: Request,
 ) -> Response {
     let (params, headers, share) = match parsed::<MessageParams>(&context, &identity, request).await {
-        Ok(parsed) => parsed,
+        Ok(Parsed { params, headers, share, .. }) => (params, headers, share),
         Err(refused) => return *refused,
     };
     let (sessions, key) = match api.session(&identity, &key, Part::Speaks) {
@@ -145,19 +147,27 @@ fn answered<T: Serialize>(answer: Result<T, Refusal>) -> Response {
     }
 }
 
-/// Parses the body, and returns the memory reservation for it.
+/// A request with a JSON body.
+pub(super) struct Parsed<T> {
+    pub(super) params: T,
+    pub(super) headers: HeaderMap,
+    pub(super) bytes: Bytes,
+    /// The memory reservation for the body.
+    pub(super) share: Option<Reservation>,
+}
+
 pub(super) async fn parsed<T: DeserializeOwned>(
     context: &RequestContext,
     identity: &Identity,
     request: Request,
-) -> Result<(T, HeaderMap, Option<Reservation>), Box<Response>> {
+) -> Result<Parsed<T>, Box<Response>> {
     let (parts, body) = request.into_parts();
     let Taken { bytes, share } = read_body(&context.quota.of(identity), body).await?;
     let params = serde_json::from_slice(&bytes).map_err(|err| {
         let message = format!("invalid body: {err}");
         Box::new(problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None))
     })?;
-    Ok((params, parts.headers, share))
+    Ok(Parsed { params, headers: parts.headers, bytes, share })
 }
 
 fn wants_stream(headers: &HeaderMap) -> bool {

@@ -9,20 +9,14 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gantry_domain::Identity;
-use gantry_domain::http::{Taken, read_body, refusal_response};
-use gantry_store::{Begun, DatabaseError, StoredAnswer};
+use gantry_domain::http::{Taken, bad_header, header_text, internal_error, read_body, refusal_response};
+use gantry_domain::{Identity, KeyedRequest, KeyedTurn, repeated_response};
 use gantry_tool::{Answer, Call, Outcome, RefusalCode, Reply, Surface};
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::internal::internal_error;
 use super::{Named, json_response, problem};
 use crate::callers::Wanted;
-use crate::gateway::{Gateway, now_ms};
-
-/// Headers of an answer that describe the call.
-const CALL_HEADERS: [&str; 3] = ["gantry-call-id", "gantry-tool", "gantry-warning"];
+use crate::gateway::Gateway;
 
 pub(super) async fn call(
     State(gateway): State<Arc<Gateway>>,
@@ -151,94 +145,25 @@ async fn keyed(
     key: Key,
 ) -> Response {
     let principal = call.principal.to_string();
-    let Key { text: key, hash } = key;
-    let begun =
-        gateway.database.begin_request(&principal, &key, &hash, &gateway.nodes.instance, now_ms()).await;
-    match begun {
-        Ok(Begun::New) => {}
-        Ok(Begun::Replay(stored)) => return stored_response(&gateway, stored),
-        Ok(Begun::OtherRequest) => {
-            let message = "this Idempotency-Key was used for a different request";
-            return problem(StatusCode::UNPROCESSABLE_ENTITY, "conflict", message, None);
-        }
-        Ok(Begun::InProgress) => {
-            let message = "the first request with this Idempotency-Key is still running";
-            return problem(StatusCode::CONFLICT, "conflict", message, Some("retry later"));
-        }
-        Ok(Begun::Interrupted) => {
+    let request = KeyedRequest { principal: &principal, key: &key.text, hash: key.hash };
+    let reserved = match gateway.requests.begin(&request, call.deadline).await {
+        Ok(KeyedTurn::First(reserved)) => reserved,
+        Ok(KeyedTurn::Answered(stored)) => return repeated_response(stored),
+        Ok(KeyedTurn::Interrupted(_)) => {
             let message = "the first request with this Idempotency-Key was interrupted by a restart; its outcome is unknown";
-            return problem(
-                StatusCode::CONFLICT,
-                "interrupted",
-                message,
-                Some("check the effect, then use a new key"),
-            );
+            let hint = "check the effect, then use a new key";
+            return problem(StatusCode::CONFLICT, "interrupted", message, Some(hint));
         }
-        Err(DatabaseError::Refused(message)) => {
-            return problem(StatusCode::BAD_REQUEST, "bad_params", &message, None);
-        }
-        Err(err) => return internal_error(&err.to_string(), &err),
-    }
+        Err(refused) => return *refused,
+    };
     let running = tokio::spawn(async move {
-        let (response, execution) = run(&gateway, &identity, call, &name, body).await;
-        if execution == Execution::NotStarted {
-            // A retry may succeed, for example after a node has reconnected, so the key is released.
-            return match gateway.database.abandon_request(&principal, &key).await {
-                Ok(()) => response,
-                Err(err) => internal_error(&err.to_string(), &err),
-            };
+        match run(&gateway, &identity, call, &name, body).await {
+            // A retry may succeed, for example after a node has reconnected.
+            (response, Execution::NotStarted) => reserved.release(response).await,
+            (response, Execution::Possible) => reserved.finish(response).await,
         }
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-        let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let stored = StoredAnswer {
-            status: parts.status.as_u16(),
-            content_type: content_type.unwrap_or_default().to_owned(),
-            headers: call_headers(&parts.headers),
-            body: body.to_vec(),
-        };
-        if let Err(err) = gateway.database.finish_request(&principal, &key, &stored).await {
-            return internal_error(&err.to_string(), &err);
-        }
-        Response::from_parts(parts, Body::from(body))
     });
     running.await.unwrap_or_else(|err| internal_error("internal error", &err))
-}
-
-/// Returns a stored answer, with newer secrets masked too.
-fn stored_response(gateway: &Gateway, mut stored: StoredAnswer) -> Response {
-    let text = || String::from_utf8_lossy(&stored.body).into_owned();
-    let kept = serde_json::from_slice(&stored.body).map_or_else(|_| Reply::Text(text()), Reply::Json);
-    let mut masked = kept.clone();
-    gateway.gate.mask_reply(&mut masked);
-    if masked != kept {
-        stored.body = masked.to_text().into_bytes();
-    }
-    let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
-    let content_type = HeaderValue::from_str(&stored.content_type)
-        .unwrap_or_else(|_| HeaderValue::from_static("application/octet-stream"));
-    let headers = [
-        (header::CONTENT_TYPE, content_type),
-        (header::HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true")),
-    ];
-    let mut response = (status, headers, Body::from(stored.body)).into_response();
-    for (name, value) in &stored.headers {
-        let known = CALL_HEADERS.into_iter().find(|known| known == name);
-        if let (Some(name), Ok(value)) = (known, HeaderValue::from_bytes(value.as_bytes())) {
-            response.headers_mut().append(header::HeaderName::from_static(name), value);
-        }
-    }
-    response
-}
-
-fn call_headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    let values = CALL_HEADERS.into_iter().flat_map(|name| {
-        headers
-            .get_all(name)
-            .iter()
-            .map(move |value| (name.to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
-    });
-    values.collect()
 }
 
 fn outcome_response(outcome: Outcome) -> Response {
@@ -273,23 +198,6 @@ fn reply_response(status: StatusCode, reply: &Reply) -> Response {
 
 pub(super) fn agent_of(headers: &HeaderMap) -> Result<Option<&str>, Box<Response>> {
     header_text(headers, "gantry-agent")
-}
-
-fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Box<Response>> {
-    let mut given = headers.get_all(name).iter();
-    match (given.next(), given.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(Some).map_err(|_| bad_header(name, "visible ASCII text")),
-        (Some(_), Some(_)) => {
-            let message = format!("the header {name} must not be repeated");
-            Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None)))
-        }
-    }
-}
-
-fn bad_header(name: &str, expected: &str) -> Box<Response> {
-    let message = format!("the header {name} must be {expected}");
-    Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None))
 }
 
 #[cfg(test)]

@@ -7,11 +7,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gantry_domain::Identity;
-use gantry_domain::http::refusal_response;
+use gantry_domain::http::{internal_error, refusal_response};
 use gantry_tool::{ResultError, Surface};
 
 use super::call::agent_of;
-use super::internal::internal_error;
 use super::{Named, problem};
 use crate::callers::Wanted;
 use crate::gateway::Gateway;

@@ -33,10 +33,10 @@ pub enum Begun {
     Replay(StoredAnswer),
     /// The key belongs to another request.
     OtherRequest,
-    /// This gateway is still working on it.
-    InProgress,
-    /// A previous gateway process began it; whether it took effect is unknown.
-    Interrupted,
+    /// This gateway process began it at this time.
+    InProgress { created: i64 },
+    /// A previous gateway process began it at this time; whether it took effect is unknown.
+    Interrupted { created: i64 },
 }
 
 impl Database {
@@ -59,7 +59,7 @@ impl Database {
         let failed = query_error(DOING);
         let mut transaction = self.write(DOING).await?;
         let row = sqlx::query(
-            "SELECT request_hash, instance, status, content_type, body, headers FROM idempotency
+            "SELECT request_hash, instance, status, content_type, body, headers, created FROM idempotency
              WHERE principal = $1 AND key = $2 AND created > $3",
         )
         .bind(principal)
@@ -72,6 +72,7 @@ impl Database {
             let kept_hash: Vec<u8> = row.try_get(0).map_err(&failed)?;
             let kept_instance: String = row.try_get(1).map_err(&failed)?;
             let status: Option<u16> = row.try_get(2).map_err(&failed)?;
+            let created: i64 = row.try_get(6).map_err(&failed)?;
             return Ok(match status {
                 _ if kept_hash != request_hash.as_bytes() => Begun::OtherRequest,
                 Some(status) => Begun::Replay(StoredAnswer {
@@ -80,8 +81,8 @@ impl Database {
                     body: row.try_get(4).map_err(&failed)?,
                     headers: from_json(DOING, row.try_get(5).map_err(&failed)?)?,
                 }),
-                None if kept_instance == instance => Begun::InProgress,
-                None => Begun::Interrupted,
+                None if kept_instance == instance => Begun::InProgress { created },
+                None => Begun::Interrupted { created },
             });
         }
         sqlx::query(
@@ -221,8 +222,8 @@ mod tests {
             database.begin_request(principal, "k", hash, instance, now).await.unwrap()
         };
         assert_eq!(begin("operator", &request, "i1", 1).await, Begun::New);
-        assert_eq!(begin("operator", &request, "i1", 2).await, Begun::InProgress);
-        assert_eq!(begin("operator", &request, "i2", 2).await, Begun::Interrupted);
+        assert_eq!(begin("operator", &request, "i1", 2).await, Begun::InProgress { created: 1 });
+        assert_eq!(begin("operator", &request, "i2", 2).await, Begun::Interrupted { created: 1 });
         assert_eq!(begin("operator", &other, "i1", 2).await, Begun::OtherRequest);
         assert_eq!(begin("client:ci", &other, "i1", 2).await, Begun::New, "keys are each principal's own");
         database.finish_request("operator", "k", &answer("first")).await.unwrap();

@@ -127,7 +127,7 @@ async fn killed_gateways_lose_nothing_acknowledged() {
         let next = format!("{instance}-{}", last + 1);
         let begun =
             database.begin_request("p", &next, &blake3::hash(next.as_bytes()), "later", 2).await.unwrap();
-        assert!(!matches!(begun, Begun::InProgress | Begun::OtherRequest), "{begun:?}");
+        assert!(!matches!(begun, Begun::InProgress { .. } | Begun::OtherRequest), "{begun:?}");
         database.close().await;
     }
     let listing = Objects::folder(&data).list("", Depth::All).await.unwrap();

@@ -1,6 +1,7 @@
 //! Gantry as an MCP server, over standard input and output and over HTTP at the gateway; and as a client of others.
 
 mod abandoned;
+mod agent_programs;
 pub(crate) mod clients;
 mod hostile;
 pub(crate) mod http;

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 mod budgets;
 mod children;
 mod flow;
+mod idempotency;
 mod isolated;
 mod kills;
 mod openai;
@@ -48,6 +49,10 @@ impl Model {
             self.server.base_url()
         ));
         world
+    }
+
+    pub(crate) fn base_url(&self) -> String {
+        self.server.base_url().to_string()
     }
 
     pub(crate) fn check(&self) {

@@ -60,14 +60,33 @@ fn retry_returns_first_answer_even_after_restart() {
 fn concurrent_requests_with_one_key_run_once() {
     let world = World::new();
     let up = Gateway::start(&world);
-    let input = counting("sleep 1");
-    let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let asking: Vec<_> = (0..4).map(|_| scope.spawn(|| keyed(&up, "k", &input).status)).collect();
+    let input = counting("sleep 1; date +%N");
+    let answers: Vec<gantry_testkit::Response> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..4).map(|_| scope.spawn(|| keyed(&up, "k", &input))).collect();
         asking.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
-    assert_eq!(statuses.iter().filter(|status| **status == 409).count(), 3, "{statuses:?}");
-    assert_eq!(keyed(&up, "k", &input).status, 200);
+    for answer in &answers {
+        assert_eq!((answer.status, answer.text()), (200, answers[0].text()));
+    }
+    let first = answers.iter().filter(|answer| answer.header("idempotency-replayed").is_none());
+    assert_eq!(first.count(), 1, "the others waited for it");
+    assert_eq!(count(&world), 1);
+}
+
+#[test]
+fn repetition_waits_no_longer_than_its_deadline() {
+    let world = World::new();
+    let up = Gateway::start(&world);
+    let input = counting("sleep 2");
+    let mut connection = up.connection();
+    let body = input.to_string();
+    connection.begin(&up, "POST", "/v1/tools/local__Bash", &[("Idempotency-Key", "k")], body.as_bytes());
+    eventually("the command runs", Duration::from_secs(5), || count(&world) == 1);
+    let hurried = [("Idempotency-Key", "k"), ("Gantry-Deadline-Ms", "200")];
+    let answer = up.call_with("local__Bash", &input, &hurried);
+    assert_eq!((answer.status, answer.code().as_str()), (409, "conflict"), "{}", answer.text());
+    let other = keyed(&up, "k", &counting("true"));
+    assert_eq!((other.status, other.code().as_str()), (422, "conflict"), "it does not wait");
     assert_eq!(count(&world), 1);
 }
 

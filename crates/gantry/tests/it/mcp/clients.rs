@@ -1,13 +1,15 @@
-//! Clients that others have written, over both transports: the MCP Inspector, Claude Code, FastMCP, and the SDKs for
-//! Python and TypeScript in their newest versions and in old ones. `cargo xtask setup` installs them.
+//! Clients that others have written: the MCP Inspector, Claude Code, FastMCP, LangChain's adapters, OpenAI's Agents SDK,
+//! and the SDKs for Python and TypeScript in their newest versions and in old ones. `cargo xtask setup` installs them.
 
 use std::path::PathBuf;
 use std::process::Command;
 
+use gantry_model::testing::{KEY, Turn};
 use gantry_testkit::{Gateway, World};
 use serde_json::{Value, json};
 
 use super::{DEFAULT_TOOLS, names};
+use crate::sessions::{Model, call, results};
 
 pub(crate) fn installed(path: &str) -> PathBuf {
     let target = PathBuf::from(env!("CARGO_BIN_EXE_gantry")).ancestors().nth(2).unwrap().to_owned();
@@ -17,7 +19,7 @@ pub(crate) fn installed(path: &str) -> PathBuf {
 }
 
 /// Runs a client in a world of its own; what it prints.
-fn ran(world: &World, mut command: Command) -> String {
+pub(super) fn ran(world: &World, mut command: Command) -> String {
     command
         .current_dir(world.workspace())
         .env("HOME", world.folder.path())
@@ -110,22 +112,32 @@ fn python_sdk_works_over_both_transports() {
     check(ran(&world, http));
 }
 
-/// Runs a client that initializes, lists and calls once, over both transports. Returns what it saw over each.
-fn over_both(client: impl Fn() -> Command) -> [Value; 2] {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Stdio,
+    Http,
+}
+
+/// Runs a client that initializes, lists and calls once. Returns what it saw.
+fn over(transport: Transport, client: impl Fn() -> Command) -> Value {
     let world = World::new();
     world.write("a.txt", "read by a client\n");
-    let up = Gateway::start(&world);
-    let url = format!("{}/mcp", up.url);
-    [("stdio", env!("CARGO_BIN_EXE_gantry")), ("http", &*url)].map(|(transport, target)| {
-        let mut command = client();
-        command.args([transport, target]).env("TOKEN", &up.token);
-        let reported = ran(&world, command);
-        let seen: Value = serde_json::from_str(reported.lines().last().unwrap_or_default())
-            .unwrap_or_else(|err| panic!("{err}: {reported}"));
-        assert_eq!(seen["tools"], json!(DEFAULT_TOOLS), "{transport}: {seen}");
-        assert!(seen["read"].as_str().unwrap().contains("read by a client"), "{transport}: {seen}");
-        seen
-    })
+    let up = (transport == Transport::Http).then(|| Gateway::start(&world));
+    let mut command = client();
+    match &up {
+        None => command.args(["stdio", env!("CARGO_BIN_EXE_gantry")]),
+        Some(up) => command.args(["http", &format!("{}/mcp", up.url)]).env("TOKEN", &up.token),
+    };
+    let reported = ran(&world, command);
+    let seen: Value = serde_json::from_str(reported.lines().last().unwrap_or_default())
+        .unwrap_or_else(|err| panic!("{err}: {reported}"));
+    assert_eq!(seen["tools"], json!(DEFAULT_TOOLS), "{transport:?}: {seen}");
+    assert!(seen["read"].as_str().unwrap().contains("read by a client"), "{transport:?}: {seen}");
+    seen
+}
+
+fn over_both(client: impl Fn() -> Command) -> [Value; 2] {
+    [Transport::Stdio, Transport::Http].map(|transport| over(transport, &client))
 }
 
 fn short_client(environment: &str, library: &str) -> Command {
@@ -135,9 +147,12 @@ fn short_client(environment: &str, library: &str) -> Command {
 }
 
 #[test]
-fn old_python_sdk_lists_and_calls_over_both_transports() {
-    let seen = over_both(|| short_client("venv-old", "sdk"));
+fn old_python_sdks_list_and_call() {
+    let seen = over_both(|| short_client("venv-mcp-1.9", "sdk"));
     assert!(seen.iter().all(|seen| seen["revision"] == "2025-03-26"), "{seen:?}");
+    // This version has no client for the HTTP transport of today.
+    let seen = over(Transport::Stdio, || short_client("venv-mcp-1.6", "sdk"));
+    assert_eq!(seen["revision"], "2024-11-05");
 }
 
 #[test]
@@ -146,13 +161,36 @@ fn fastmcp_lists_and_calls_over_both_transports() {
 }
 
 #[test]
-fn typescript_sdks_list_and_call_over_both_transports() {
-    for package in ["@modelcontextprotocol/sdk", "mcp-sdk-old"] {
-        over_both(|| {
-            let mut command = Command::new(installed("node_modules/node/bin/node"));
-            command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp/short_client.mjs"));
-            command.arg(installed(&format!("node_modules/{package}")));
-            command
-        });
+fn langchain_adapters_list_and_call_over_both_transports() {
+    over_both(|| short_client("venv-agents", "langchain"));
+}
+
+#[test]
+fn agents_sdk_runs_an_agent_over_both_transports() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 => call("Read", json!({"path": "a.txt"})),
+        _ => Turn::text(heard.last_text()),
+    });
+    over_both(|| {
+        let mut command = short_client("venv-agents", "agents");
+        command.env("MODEL_URL", model.base_url()).env("MODEL_KEY", KEY);
+        command
+    });
+    model.check();
+}
+
+fn typescript_sdk(package: &str) -> Command {
+    let mut command = Command::new(installed("node_modules/node/bin/node"));
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp/short_client.mjs"));
+    command.arg(installed(&format!("node_modules/{package}")));
+    command
+}
+
+#[test]
+fn typescript_sdks_list_and_call() {
+    for package in ["@modelcontextprotocol/sdk", "mcp-sdk-1.12"] {
+        over_both(|| typescript_sdk(package));
     }
+    // This version has no client for the HTTP transport of today.
+    over(Transport::Stdio, || typescript_sdk("mcp-sdk-1.9"));
 }

@@ -1,5 +1,5 @@
-//! Clients that others wrote against `/v1/chat/completions`: OpenAI's for Python and Node, and Vercel's AI SDK. `cargo
-//! xtask setup` installs them.
+//! Clients that others wrote against `/v1/chat/completions`: OpenAI's for Python and Node, Vercel's AI SDK, LiteLLM and
+//! LangChain. `cargo xtask setup` installs them.
 
 use std::process::Command;
 use std::time::Duration;
@@ -81,28 +81,64 @@ fn openai_python_client_works() {
     model.check();
 }
 
-#[test]
-fn node_clients_do_not_retry_a_failed_run() {
+/// Runs a client in a world with an agent. Returns what it printed and what the agent wrote.
+fn seen_by(client: impl FnOnce(&str) -> Command) -> (Value, String) {
     let model = model();
     let world = model.world("autonomy = \"guided\"");
     world.write("a.txt", "x\n");
     let up = Gateway::start(&world);
-    let mut node = Command::new(installed("node_modules/node/bin/node"));
-    node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sessions/openai.mjs"));
-    node.arg(installed("node_modules")).arg(format!("{}/v1", up.url)).env("TOKEN", &up.token);
-    let output = node.current_dir(world.workspace()).output().unwrap();
+    let mut client = client(&format!("{}/v1", up.url));
+    client.env("TOKEN", &up.token).env("HOME", world.folder.path()).current_dir(world.workspace());
+    let output = client.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
-    for client in ["openai", "vercel"] {
-        let seen = &seen[client];
-        assert_eq!(seen["whole"], "the file is a.txt", "{client}: {seen}");
-        assert_eq!(seen["streamed"], "the file is a.txt", "{client}: {seen}");
-        assert_eq!(seen["failed"]["status"], 422, "{client}: {seen}");
-        assert!(seen["failed"]["message"].to_string().contains("the lab is closed"), "{client}: {seen}");
-    }
-    let notes = std::fs::read_to_string(world.workspace().join("notes")).unwrap();
-    assert_eq!(notes, "ran\nran\n", "each client's run had its effect once");
+    let reported = String::from_utf8_lossy(&output.stdout);
+    let last = reported.lines().last().unwrap_or_default();
+    let seen = serde_json::from_str(last).unwrap_or_else(|err| panic!("{err}: {output:?}"));
     model.check();
+    (seen, std::fs::read_to_string(world.workspace().join("notes")).unwrap())
+}
+
+fn check_answers(client: &str, seen: &Value) {
+    assert_eq!(seen["whole"], "the file is a.txt", "{client}: {seen}");
+    assert_eq!(seen["streamed"], "the file is a.txt", "{client}: {seen}");
+    assert_eq!(seen["failed"]["status"], 422, "{client}: {seen}");
+    assert!(seen["failed"]["message"].to_string().contains("the lab is closed"), "{client}: {seen}");
+}
+
+#[test]
+fn node_clients_do_not_retry_a_failed_run() {
+    let (seen, notes) = seen_by(|url| {
+        let mut node = Command::new(installed("node_modules/node/bin/node"));
+        node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sessions/openai.mjs"));
+        node.arg(installed("node_modules")).arg(url);
+        node
+    });
+    for client in ["openai", "vercel"] {
+        check_answers(client, &seen[client]);
+    }
+    assert_eq!(notes, "ran\nran\n", "each client's run had its effect once");
+}
+
+fn check_framework(framework: &str, environment: &str) {
+    let (seen, notes) = seen_by(|url| {
+        let mut python = Command::new(installed(&format!("{environment}/bin/python")));
+        python.args(["-c", include_str!("openai_frameworks.py"), framework, url]);
+        // Prices come with the package instead of from the network.
+        python.env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
+        python
+    });
+    check_answers(framework, &seen);
+    assert_eq!(notes, "ran\n", "the run had its effect once");
+}
+
+#[test]
+fn litellm_does_not_retry_a_failed_run() {
+    check_framework("litellm", "venv-litellm");
+}
+
+#[test]
+fn langchain_does_not_retry_a_failed_run() {
+    check_framework("langchain", "venv-agents");
 }
 
 fn ask(up: &Gateway, text: &str, session: &str, stream: bool) -> gantry_testkit::Response {
@@ -112,7 +148,7 @@ fn ask(up: &Gateway, text: &str, session: &str, stream: bool) -> gantry_testkit:
 }
 
 /// The text of an answer, whole or streamed, and its last finish reason.
-fn said(answer: &gantry_testkit::Response, stream: bool) -> (String, Value) {
+pub(super) fn said(answer: &gantry_testkit::Response, stream: bool) -> (String, Value) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     if !stream {
         let choice = answer.json()["choices"][0].clone();
