@@ -170,6 +170,7 @@ fn replied(block: Block, stop: StopReason) -> Entry {
 fn sessions(data: &DataDir, database: &Database) -> Sessions {
     let (gate, _) = gate([]);
     Sessions::new(SessionsParts {
+        untrusted_paths: Vec::new(),
         changes: Arc::new(|| Box::pin(async { Vec::new() })),
         journal: Journal::new(database.clone()),
         gate: Arc::new(gate),

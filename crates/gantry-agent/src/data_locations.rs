@@ -10,6 +10,7 @@ use gantry_tool::{
 use serde_json::{Value, json};
 
 use crate::flow::Flow;
+use crate::sessions::Shared;
 
 /// The prefix of an object's key.
 const OBJECT: &str = "gsv:";
@@ -123,9 +124,16 @@ impl DataLocations {
     }
 
     /// Returns the source of untrusted content that the call may read.
-    pub(crate) async fn source(&self, marks: &TaintMarks) -> Result<Option<String>, DatabaseError> {
+    pub(crate) async fn source(&self, shared: &Shared) -> Result<Option<String>, DatabaseError> {
         if self.foreign.is_some() {
             return Ok(self.foreign.clone());
+        }
+        let marks = &shared.marks;
+        for location in self.reads.iter().chain(&self.writes).map(Path::new) {
+            let touches = |listed: &&PathBuf| location.starts_with(listed) || listed.starts_with(location);
+            if let Some(listed) = shared.parts.untrusted_paths.iter().find(touches) {
+                return Ok(Some(format!("others put them into {}", listed.display())));
+            }
         }
         for location in self.reads.iter().chain(&self.writes) {
             if let Some(source) = marks.touching(location).await? {

@@ -203,6 +203,9 @@ pub struct CallResult {
     /// The remote machine of the owner that the whole result comes from, if there is exactly one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
+    /// The host that all private content of the result came from, if there is exactly one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private_from: Option<String>,
     /// How the call's command ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandEnd>,

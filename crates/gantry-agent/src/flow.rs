@@ -25,6 +25,9 @@ pub struct Flow {
     /// The owner's machines that untrusted content comes from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     machines: Vec<String>,
+    /// The hosts that private content comes from, if it was fetched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    private_hosts: Vec<String>,
     /// Some untrusted content comes from elsewhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_from_outside: bool,
@@ -46,6 +49,26 @@ impl Flow {
         self.add_step(labels, step);
     }
 
+    /// As [`Flow::add`], for a step whose private content comes from this host alone.
+    pub(crate) fn add_private_from(&mut self, host: &str, labels: &[Label], step: &str) {
+        self.is_from_outside |= labels.contains(&Label::Untrusted);
+        let public: Vec<Label> = labels.iter().copied().filter(|label| *label != Label::Private).collect();
+        self.add_step(&public, step);
+        match self.private_hosts.iter().any(|known| known == host) {
+            true => {}
+            false if self.private_hosts.len() < NAMED_STEPS => self.private_hosts.push(host.to_owned()),
+            false => self.add_step(&[Label::Private], step),
+        }
+    }
+
+    /// The host that all private content comes from, if there is exactly one.
+    pub(crate) fn private_from(&self) -> Option<&str> {
+        match self.private_hosts.as_slice() {
+            [only] if self.private.is_empty() => Some(only),
+            _ => None,
+        }
+    }
+
     /// Whether all untrusted content comes from this machine. It may be written back there without a mark.
     pub(crate) fn is_all_from(&self, machine: &str) -> bool {
         !self.is_from_outside && self.machines == [machine]
@@ -65,8 +88,12 @@ impl Flow {
 
     pub(crate) fn labels(&self) -> Vec<Label> {
         let untrusted = (!self.untrusted.is_empty()).then_some(Label::Untrusted);
-        let private = (!self.private.is_empty()).then_some(Label::Private);
+        let private = self.holds_private().then_some(Label::Private);
         untrusted.into_iter().chain(private).collect()
+    }
+
+    fn holds_private(&self) -> bool {
+        !self.private.is_empty() || !self.private_hosts.is_empty()
     }
 
     /// Returns the sources of untrusted content, if there is any.
@@ -76,9 +103,11 @@ impl Flow {
 
     /// Describes both labels and their steps, if the session holds both.
     pub(crate) fn both(&self) -> Option<String> {
-        let holds_both = !self.untrusted.is_empty() && !self.private.is_empty();
+        let holds_both = !self.untrusted.is_empty() && self.holds_private();
         holds_both.then(|| {
-            let (untrusted, private) = (self.untrusted.join(", "), self.private.join(", "));
+            let private: Vec<&str> =
+                self.private.iter().chain(&self.private_hosts).map(String::as_str).collect();
+            let (untrusted, private) = (self.untrusted.join(", "), private.join(", "));
             format!(
                 "the conversation already contains untrusted text ({untrusted}) and private data ({private})"
             )
@@ -135,6 +164,26 @@ mod tests {
         assert!(!flow.is_all_from("node:far"));
         let old: Flow = serde_json::from_str(r#"{"untrusted": ["far__Read a"]}"#).unwrap();
         assert!(!old.is_all_from("node:far"), "an old state does not record the machine");
+    }
+
+    #[test]
+    fn private_content_of_one_host_may_go_back_to_it() {
+        let both = [Label::Untrusted, Label::Private];
+        let mut flow = Flow::default();
+        flow.add_private_from("api.example", &both, "http_request");
+        flow.add_private_from("api.example", &both, "http_request");
+        assert_eq!((flow.private_from(), flow.labels()), (Some("api.example"), both.to_vec()));
+        assert!(flow.both().unwrap().contains("api.example"));
+        let mut two = flow.clone();
+        two.add_private_from("intranet.example", &both, "web_fetch");
+        assert_eq!(two.private_from(), None);
+        flow.add(&[Label::Private], "Read diary.txt");
+        assert_eq!(flow.private_from(), None, "the diary did not come from there");
+        for number in 0..10 {
+            two.add_private_from(&format!("{number}.example"), &both, "web_fetch");
+        }
+        assert_eq!(two.private_hosts.len(), NAMED_STEPS);
+        assert_eq!(two.labels(), both);
     }
 
     #[test]

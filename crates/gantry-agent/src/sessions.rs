@@ -60,6 +60,8 @@ pub struct SessionsParts {
     pub zone: TimeZone,
     /// Returns the current machines.
     pub nodes: Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync>,
+    /// Files below these paths count as untrusted content.
+    pub untrusted_paths: Vec<PathBuf>,
     /// Returns the files that commands in sandboxes changed since the last call, where they may hold untrusted content.
     pub changes: ChangedFiles,
     /// The roles of children by name.

@@ -166,8 +166,11 @@ impl SessionsApi {
         sessions: &Sessions,
         key: &SessionKey,
         params: MessageParams,
-        labels: Vec<Label>,
+        mut labels: Vec<Label>,
     ) -> Result<Sent, Refusal> {
+        for name in &params.labels {
+            labels.push(Label::from_name(name).ok_or_else(|| unknown_label(name))?);
+        }
         let workspace =
             params.workspace.as_deref().map(|path| identity.chosen_workspace(path)).transpose()?;
         let message = NewMessage {
@@ -258,4 +261,12 @@ pub(crate) fn session_refusal(err: SessionError) -> Refusal {
         SessionError::Stopping | SessionError::Store(_) => RefusalCode::Unavailable,
     };
     Refusal::new(code, err.to_string())
+}
+
+fn unknown_label(name: &str) -> Refusal {
+    let shown: String = name.chars().take(40).collect();
+    Refusal::new(
+        RefusalCode::InvalidInput,
+        format!("unknown label {shown:?}; use \"untrusted\" or \"private\""),
+    )
 }

@@ -457,7 +457,10 @@ impl State {
         self.found_tools.drain(..excess);
         match &result.machine {
             Some(machine) => self.flow.add_from(machine, &result.labels, &step),
-            None => self.flow.add(&result.labels, &step),
+            None => match &result.private_from {
+                Some(host) => self.flow.add_private_from(host, &result.labels, &step),
+                None => self.flow.add(&result.labels, &step),
+            },
         }
         call.status = CallStatus::Ended(result);
         if calls.iter().all(|call| matches!(call.status, CallStatus::Ended(_))) {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::body::{Body, Until, innermost};
-use crate::connect::{Connector, proxy_authorization};
+use crate::connect::{ClosedNetwork, Connector, proxy_authorization};
 use crate::decode::encodings;
 use crate::guard::Guard;
 use crate::policy::{HostPattern, NetworkPolicy};
@@ -124,6 +124,8 @@ pub struct Response {
     /// Where the answer came from, after redirects.
     pub url: Url,
     pub hops: usize,
+    /// The answer came from an address that is not public, which the operator opened.
+    pub from_closed_network: bool,
     pub body: Body,
 }
 
@@ -167,6 +169,11 @@ impl Client {
         Ok(target.host)
     }
 
+    /// Reports whether the operator named this host among those that may be reached.
+    pub fn names_host(&self, host: &str) -> bool {
+        self.shared.options.allowed_hosts.iter().any(|pattern| pattern.matches(host))
+    }
+
     pub async fn send(&self, request: Request) -> Result<Response, NetError> {
         for name in request.headers.keys().chain(request.secret_headers.keys()) {
             if is_clients_own(name.as_str()) {
@@ -208,6 +215,7 @@ impl Client {
                     headers: parts.headers,
                     url: hop.url,
                     hops,
+                    from_closed_network: parts.extensions.get::<ClosedNetwork>().is_some(),
                     body: Body::new(wire, encodings, until),
                 });
             };

@@ -23,6 +23,7 @@ use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
+use crate::addresses::why_closed;
 use crate::client::{ClientOptions, NetError};
 use crate::dial::Stream;
 use crate::guard::Guard;
@@ -106,8 +107,10 @@ impl tower_service::Service<Uri> for Connector {
 impl Shared {
     async fn connect(&self, target: &Target) -> Result<HttpStream, NetError> {
         let Opened { tcp, is_proxied } = self.open(target, |_| Ok(())).await?;
+        let peer = tcp.peer_addr().map_err(|err| failed(target, err))?;
+        let is_closed = self.options.proxy.is_none() && why_closed(peer.ip().to_canonical()).is_some();
         let stream = if target.secure { self.secure(target, tcp).await? } else { Stream::plain(tcp) };
-        Ok(HttpStream { io: TokioIo::new(stream), is_proxied })
+        Ok(HttpStream { io: TokioIo::new(stream), is_proxied, is_closed })
     }
 
     async fn open(
@@ -235,11 +238,18 @@ pub(crate) struct HttpStream {
     io: TokioIo<Stream>,
     /// Whether requests must contain the whole URL, for the proxy.
     is_proxied: bool,
+    /// Whether the address is not public.
+    is_closed: bool,
 }
+
+/// `ClosedNetwork` is an extension of responses from addresses that are not public.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClosedNetwork;
 
 impl Connection for HttpStream {
     fn connected(&self) -> Connected {
-        Connected::new().proxy(self.is_proxied)
+        let connected = Connected::new().proxy(self.is_proxied);
+        if self.is_closed { connected.extra(ClosedNetwork) } else { connected }
     }
 }
 

@@ -270,6 +270,9 @@ pub struct MessageParams {
     /// The new working directory of the conversation. Only the operator may set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// What the message contains: `untrusted` for text that others wrote, `private`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
 }
 
 /// `result` of `sessions.send`, and the answer of `POST /v1/sessions/{key}/messages`.

@@ -208,6 +208,8 @@ pub struct Call {
     /// Set if the caller's run, with what the call itself reads, holds untrusted and private content: the sources of both,
     /// as a clause. Border crossings then need a person.
     pub holds_both: Option<String>,
+    /// The host that all private content of the run came from. A request to it alone is not a leak.
+    pub private_from: Option<String>,
     /// Labels and warnings that the tool adds while it runs.
     pub findings: Findings,
     /// The caller's own limit on the result, in characters. On model-facing surfaces the gate applies
@@ -261,6 +263,7 @@ impl Call {
             asker: None,
             labels: Vec::new(),
             holds_both: None,
+            private_from: None,
             findings: Findings::default(),
             max_result_chars: None,
             autonomy_judged: false,
@@ -282,6 +285,8 @@ pub struct Findings(Arc<Mutex<Learned>>);
 #[derive(Debug, Default)]
 struct Learned {
     labels: Vec<Label>,
+    /// The host that private content came from. `labels` has `private` only if there is more of it.
+    private_from: Option<String>,
     warnings: Vec<String>,
 }
 
@@ -291,6 +296,22 @@ impl Findings {
         if !found.labels.contains(&label) {
             found.labels.push(label);
         }
+    }
+
+    /// Adds `private` for content that came from this host. A request back to the host does not reveal it.
+    pub fn add_private_from(&self, host: &str) {
+        let mut found = self.lock();
+        match &found.private_from {
+            None => found.private_from = Some(host.to_owned()),
+            Some(known) if known == host => {}
+            Some(_) => found.labels.push(Label::Private),
+        }
+    }
+
+    /// The host that all private content of the call came from, if there is one.
+    pub fn private_from(&self) -> Option<String> {
+        let found = self.lock();
+        found.private_from.clone().filter(|_| !found.labels.contains(&Label::Private))
     }
 
     /// Adds warnings for the caller: one line each, up to a limit.
@@ -326,8 +347,14 @@ impl Findings {
     /// These labels together with the known ones.
     pub(crate) fn with(&self, known: &[Label]) -> Vec<Label> {
         let found = self.lock();
-        let more = found.labels.iter().filter(|label| !known.contains(label));
-        known.iter().chain(more).copied().collect()
+        let mut labels = known.to_vec();
+        let private = found.private_from.as_ref().map(|_| Label::Private);
+        for label in found.labels.iter().copied().chain(private) {
+            if !labels.contains(&label) {
+                labels.push(label);
+            }
+        }
+        labels
     }
 }
 

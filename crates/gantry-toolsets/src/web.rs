@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_apis::Apis;
-use gantry_net::{Body, Client, HostPattern, NetError, ReadBody};
+use gantry_net::{Body, Client, HostPattern, NetError, ReadBody, Response};
 use gantry_store::Secrets;
 use gantry_tool::{Call, Crossing, Masker, ToolError};
 use serde::Deserialize;
@@ -82,6 +82,14 @@ pub(crate) fn crossing_of_url(
     move |call, address| match address.url {
         Some(url) => machine.web_crossing(call, &url),
         None => vec![Crossing::Network],
+    }
+}
+
+/// Adds `private` to the call if an answer came from an address that is not public: it belongs to
+/// the operator's network.
+pub(crate) fn note_closed_network(call: &Call, response: &Response) {
+    if let Some(host) = response.url.host_str().filter(|_| response.from_closed_network) {
+        call.findings.add_private_from(host);
     }
 }
 

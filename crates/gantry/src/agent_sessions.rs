@@ -43,6 +43,7 @@ pub(crate) fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
         model: of.models,
         objects: of.native.objects().clone(),
         agents,
+        untrusted_paths: of.config.policy.untrusted_paths.clone(),
         changes: Arc::new(move || {
             let machine = machine.clone();
             Box::pin(async move { machine.take_changes().await })

@@ -171,7 +171,7 @@ impl Driver {
             if places.runs_commands() || (kind.reaches_outside && places.takes_along()) {
                 carried.add(&[Label::Private], &format!("what {name} itself can read"));
             }
-            if let Some(source) = places.source(&self.shared.marks).await? {
+            if let Some(source) = places.source(&self.shared).await? {
                 carried.add(&[Label::Untrusted], &format!("files written after {source}"));
             }
             entries.push(Entry::CallBegun { call: id, read_only: kind.read_only, polls: kind.polls });
@@ -210,6 +210,7 @@ impl Driver {
         call.memory_owner = isolated.then(|| self.key.key.clone());
         call.step = Some(loaded.state.step(&self.key.key, &start.call.id));
         call.labels = start.carried.labels();
+        call.private_from = start.carried.private_from().map(str::to_owned);
         call.holds_both = start.carried.both().filter(|_| agent.flow == FlowRule::Ask);
         call.session = Some(self.key.key.clone());
         call.cancel = loaded.cancel.child_token();
@@ -339,11 +340,12 @@ async fn perform(shared: &Shared, mut call: Call, start: Starting) -> CallResult
     if is_search {
         call.scope = call.scope.including(tool_search::NAME);
     }
+    let findings = call.findings.clone();
     let mut outcome = gate.dispatch(call, &name, pending.input).await;
     let marked = shared.mark_changed_files(&name).await;
     let found_tools = if is_search { tool_search::found(&outcome.answer) } else { Vec::new() };
     // Checked again, because the paths may have been written meanwhile. An error counts as untrusted.
-    let untrusted = marked.is_err() || !matches!(places.source(&shared.marks).await, Ok(None));
+    let untrusted = marked.is_err() || !matches!(places.source(shared).await, Ok(None));
     // Content that a machine fetched from elsewhere is not that machine's own.
     let machine = places.machine().filter(|_| !outside && !untrusted).map(str::to_owned);
     let is_answered = places.may_be_answered() && !matches!(outcome.answer, ToolAnswer::Success(_));
@@ -354,14 +356,15 @@ async fn perform(shared: &Shared, mut call: Call, start: Starting) -> CallResult
         }
     }
     let command = if places.runs_commands() { toolbox::command_end(&outcome.answer) } else { None };
+    let private_from = findings.private_from().filter(|_| !private && machine.is_none());
     let mark = Uuid::new_v4().simple().to_string()[..12].to_owned();
-    CallResult { machine, command, found_tools, ..toolbox::result(outcome, &mark) }
+    CallResult { machine, private_from, command, found_tools, ..toolbox::result(outcome, &mark) }
 }
 
 /// Marks the paths that a call writes. Data written after untrusted content was read may contain it, and so may copies.
 async fn mark(shared: &Shared, places: &DataLocations, flow: &Flow) -> Result<(), DatabaseError> {
     places.mark_private(&shared.marks, flow, now_ms()).await?;
-    match flow.source().or(places.source(&shared.marks).await?) {
+    match flow.source().or(places.source(shared).await?) {
         Some(source) => places.mark(&shared.marks, flow, &source, now_ms()).await,
         None => Ok(()),
     }

@@ -162,7 +162,8 @@ impl Asked {
         }
         let before = if is_kept { Tokens::of(sessions, &key).await } else { Tokens::default() };
         let (events, recorded) = (sessions.listen(&key), sessions.listen(&key));
-        let params = MessageParams { message, id: id.map(str::to_owned), ..MessageParams::default() };
+        let (id, labels) = (id.map(str::to_owned), body.labels.clone());
+        let params = MessageParams { message, id, labels, ..MessageParams::default() };
         let labels = if is_kept { Vec::new() } else { api.answers.labels(earlier_answers(body)) };
         let sent = api.send_labelled(&self.identity, sessions, &key, params, labels).await;
         let (message, settled) = match sent.map_err(refused)? {

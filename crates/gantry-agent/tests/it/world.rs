@@ -151,6 +151,7 @@ impl World {
         });
         let agents = BTreeMap::from([("main".to_owned(), setup.agent)]);
         let sessions = Sessions::new(SessionsParts {
+            untrusted_paths: Vec::new(),
             changes: Arc::new(|| Box::pin(async { Vec::new() })),
             journal: journal.clone(),
             gate: gate.clone(),

@@ -349,6 +349,7 @@ fn machine(folder: &Path, name: &str) -> Arc<Machine> {
         closed: vec![data],
         sensitive: SensitivePaths::default(),
         temp_dir: folder.to_owned(),
+        agent_caches: None,
         shell: ShellSettings::default(),
         isolation: gantry_toolsets::Isolation::default(),
         agent_isolation: BTreeMap::new(),

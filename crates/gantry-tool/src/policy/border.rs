@@ -44,6 +44,13 @@ pub(super) fn labelled(policy: &Policy, request: &Request<'_>, verdict: Verdict,
     let Some(crossing) = crossings(request).next().filter(|_| verdict.decision != Decision::Deny) else {
         return verdict;
     };
+    let is_source = |crossing: &Crossing| match crossing {
+        Crossing::Host { host, .. } => call.private_from.as_ref() == Some(host),
+        Crossing::Network | Crossing::Foreign | Crossing::Write(_) => false,
+    };
+    if crossings(request).all(is_source) {
+        return verdict;
+    }
     let agents = || std::iter::once(&call.agent).chain(&call.policy_agents);
     let passes = |agent| {
         policy

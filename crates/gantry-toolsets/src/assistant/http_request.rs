@@ -16,7 +16,7 @@ use self::credentials::Credentials;
 use self::plan::{Content, Plan};
 use crate::blocking::blocking;
 use crate::machine::file_error;
-use crate::web::crossing_of_url;
+use crate::web::{crossing_of_url, note_closed_network};
 use crate::{Ctx, Machine};
 
 mod answer;
@@ -168,6 +168,7 @@ async fn exchange(
         };
     }
     let method = plan.method.clone();
+    let sent_credentials = !used.is_empty();
     let mut request = Request {
         method: plan.method,
         url,
@@ -205,6 +206,10 @@ async fn exchange(
         }
         hops += 1;
     };
+    note_closed_network(&ctx.call, &response);
+    if sent_credentials && let Some(host) = response.url.host_str() {
+        ctx.call.findings.add_private_from(host);
+    }
     if let (401, Some(wanted)) = (response.status.as_u16(), &token) {
         ctx.state.web().tokens.forget(wanted);
     }

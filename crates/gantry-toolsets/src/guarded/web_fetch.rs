@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
-use crate::web::{crossing_of_url, deadline, net_error, read_whole_secrets};
+use crate::web::{crossing_of_url, deadline, net_error, note_closed_network, read_whole_secrets};
 use crate::{Ctx, Machine};
 
 /// The limit for the whole fetch, from the first DNS lookup to the last byte.
@@ -110,6 +110,7 @@ async fn fetch(ctx: &Ctx, url: Url, input: &Input) -> Result<Output, ToolError> 
     let accepted = "text/html, application/xhtml+xml, application/pdf;q=0.9, text/*;q=0.9, */*;q=0.8";
     request.headers.insert(header::ACCEPT, HeaderValue::from_static(accepted));
     let response = ctx.state.web().client.send(request).await.map_err(|err| net_error(&err))?;
+    note_closed_network(&ctx.call, &response);
     let Response { status, headers, url, body, .. } = response;
     let masker = &ctx.state.web().masker;
     let body = read_whole_secrets(body, input.max_size.min(GREATEST_MAX_SIZE), masker).await;

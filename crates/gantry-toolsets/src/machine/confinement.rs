@@ -86,9 +86,8 @@ impl Machine {
         if preset(&host) == Some(PresetKind::PullOnly) {
             return Vec::new();
         }
-        let settings = &self.parts.egress;
-        let is_listed = settings.network.allowed_hosts.iter().any(|listed| listed.matches(&host))
-            || settings.allow.iter().any(|listed| listed.matches_host(&host));
+        let is_listed = self.web().client.names_host(&host)
+            || self.parts.egress.allow.iter().any(|listed| listed.matches_host(&host));
         let known = matches!(policy, NetworkPolicy::AllowList(_)) || is_listed || preset(&host).is_some();
         vec![Crossing::Host { host, known }]
     }

@@ -17,6 +17,9 @@ pub(crate) struct PolicyConfig {
     pub(crate) rules: Vec<RuleConfig>,
     /// Absolute paths that count as sensitive, in addition to the built-in ones.
     pub(crate) sensitive_paths: Vec<PathBuf>,
+    /// Absolute paths of files that others put there, such as downloads and vendored code. Agents read them as untrusted
+    /// content.
+    pub(crate) untrusted_paths: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -138,6 +141,7 @@ impl ConditionConfig {
 impl ConfigSection for PolicyConfig {
     fn violations(&self, at: &str) -> Vec<Violation> {
         let mut violations = misplaced(&format!("{at}.sensitivePaths"), &self.sensitive_paths);
+        violations.extend(misplaced(&format!("{at}.untrustedPaths"), &self.untrusted_paths));
         for (index, rule) in self.rules.iter().enumerate() {
             violations.extend(misplaced(&format!("{at}.rules.{index}.paths"), &rule.paths));
         }
@@ -146,6 +150,6 @@ impl ConfigSection for PolicyConfig {
 
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         let rules = self.rules.iter_mut().flat_map(|rule| rule.paths.iter_mut());
-        self.sensitive_paths.iter_mut().chain(rules).collect()
+        self.sensitive_paths.iter_mut().chain(&mut self.untrusted_paths).chain(rules).collect()
     }
 }

@@ -9,6 +9,7 @@ use gantry_testkit::{Gateway, Process, Response, World, eventually};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+mod border;
 mod budgets;
 mod children;
 mod flow;

@@ -14,6 +14,9 @@ pub(super) struct CompletionRequest {
     pub(super) stream_options: StreamOptions,
     #[serde(default)]
     tools: Vec<Value>,
+    /// Labels of the messages: `untrusted`, `private`.
+    #[serde(default)]
+    pub(super) labels: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

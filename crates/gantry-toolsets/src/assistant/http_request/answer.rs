@@ -23,7 +23,7 @@ pub(super) async fn show(
     used: SentCredentials,
     profile: Option<&Profile>,
 ) -> Result<String, ToolError> {
-    let Response { status, version, headers, url, hops, body } = response;
+    let Response { status, version, headers, url, hops, body, .. } = response;
     let reason = status.canonical_reason().unwrap_or_default();
     let mut text = format!("{version:?} {} {reason}", status.as_u16()).trim_end().to_owned();
     text.push('\n');

@@ -13,6 +13,10 @@ pub(super) struct SentCredentials {
 }
 
 impl SentCredentials {
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
     pub(super) fn add(&mut self, value: &str) {
         let bytes = value.as_bytes();
         let forms = [

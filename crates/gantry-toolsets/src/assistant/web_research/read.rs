@@ -10,7 +10,7 @@ use gantry_tool::{Masker, ToolError};
 use crate::Ctx;
 use crate::blocking::blocking;
 use crate::web::untrusted::fenced;
-use crate::web::{deadline, net_error, read_whole_secrets};
+use crate::web::{deadline, net_error, note_closed_network, read_whole_secrets};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PAGE_BYTES: usize = 5 * 1024 * 1024;
@@ -54,6 +54,7 @@ async fn fetch(ctx: &Ctx, url: Url) -> Result<Fetched, ToolError> {
     let accepted = HeaderValue::from_static("text/html, application/xhtml+xml, text/*;q=0.9, */*;q=0.5");
     request.headers.insert(header::ACCEPT, accepted);
     let response = ctx.state.web().client.send(request).await.map_err(|err| net_error(&err))?;
+    note_closed_network(&ctx.call, &response);
     if !response.status.is_success() {
         return Err(ToolError::failed(format!("{} answered {}", response.url, response.status)));
     }

@@ -29,8 +29,7 @@ impl Stage {
         let home = world.folder.path().canonicalize().unwrap();
         let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
         world.configure(&format!(
-            "{config}workspace = {home:?}\nflow = \"off\"\n{agent}\n[shell]\nisolated = true\n\
-             [egress]\nallow = [\"allowed.example\"]\n[web]\nproxy = \"http://127.0.0.1:{}\"\n",
+            "{config}workspace = {home:?}\nflow = \"off\"\n{agent}\n[egress]\nallow = [\"allowed.example\"]\n[web]\nproxy = \"http://127.0.0.1:{}\"\n",
             internet.port
         ));
         std::fs::create_dir(home.join(".ssh")).unwrap();
@@ -73,7 +72,7 @@ impl Stage {
     }
 }
 
-fn turn(heard: &Heard) -> Turn {
+pub(super) fn turn(heard: &Heard) -> Turn {
     let messages = heard.body["messages"].as_array().unwrap();
     let asked = messages.iter().filter(|message| message["role"] == "user").find_map(|message| {
         let text = match &message["content"] {
@@ -91,9 +90,9 @@ fn turn(heard: &Heard) -> Turn {
 }
 
 /// The operator's own proxy, which leads every host to one TLS server on this machine.
-struct Internet {
-    port: u16,
-    authority: String,
+pub(super) struct Internet {
+    pub(super) port: u16,
+    pub(super) authority: String,
     /// The hosts that were asked for.
     hosts: Arc<Mutex<Vec<String>>>,
     _server: Process,
@@ -115,7 +114,7 @@ server.serve_forever()
 "#;
 
 impl Internet {
-    fn start() -> Internet {
+    pub(super) fn start() -> Internet {
         let folder = tempfile::tempdir().unwrap();
         let names = ["allowed.example", "unknown.example", "github.com"].map(str::to_owned);
         let made = rcgen::generate_simple_self_signed(names).unwrap();
