@@ -196,7 +196,8 @@ impl Line {
     }
 }
 
-fn columns() -> usize {
+/// Returns the width of the terminal at standard error.
+pub(crate) fn columns() -> usize {
     let size = tcgetwinsize(std::io::stderr()).ok();
     size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
 }

@@ -17,7 +17,7 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Refused, UsageError};
 use crate::output::{Output, Tone, question};
 use crate::running_gateway::{LocalNode, RunningGateway};
-use crate::terminal_input::Typing;
+use crate::terminal_input::{Typing, columns};
 
 mod connection;
 mod questions;
@@ -345,7 +345,7 @@ impl<'a> Chat<'a> {
                     self.say("/stop").await?;
                 }
             }
-            if let Some(prompt) = waiting.prompt() {
+            if let Some(prompt) = waiting.prompt(columns()) {
                 self.screen.end_line();
                 typing.ask(&prompt);
             }
@@ -396,7 +396,7 @@ impl<'a> Chat<'a> {
     /// Asks the user the agent's questions.
     async fn ask_user(&mut self, mut asked: Asks) -> Result<()> {
         loop {
-            question(&asked.prompt().unwrap_or_default());
+            question(&asked.prompt(columns()).unwrap_or_default());
             let mut line = String::new();
             let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
             if !matches!(read, Ok(1..)) || asked.take(&line) {
@@ -410,7 +410,7 @@ impl<'a> Chat<'a> {
     async fn ask_approval(&mut self, asked: Question) -> Result<()> {
         let mut asked = Some(asked);
         while let Some(open) = asked.take() {
-            question(&approval_prompt(&open));
+            question(&approval_prompt(&open, columns()));
             let mut line = String::new();
             let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
             asked = match (read, questions::answer(&line)) {

@@ -6,18 +6,25 @@ use gantry_agent::LastingApproval;
 use gantry_protocol::{AnswerParams, ListenResult, Question, SessionEvent, UserAsked, UserQuestion};
 
 use crate::output::printable;
+use crate::wrapping::wrapped;
 
-/// Returns the prompt for an approval.
-pub(super) fn approval_prompt(asked: &Question) -> String {
+/// Returns the prompt for an approval, for a terminal of that width. The call itself is shown as it is.
+pub(super) fn approval_prompt(asked: &Question, columns: usize) -> String {
     let what = if command(asked).is_some() { "command" } else { "call" };
     // With both labels only this exact call can be allowed.
     let any = if asked.rule == "flow-labels" { String::new() } else { format!(" · 'a any' any {what}") };
+    let reason = format!("{} (rule {})", asked.reason, asked.rule);
+    let allow = format!("Allow? [y]es, [n]o, [a]lways this exact {what} · 'a 8h' for 8 hours{any}:");
     printable(&format!(
-        "\n{}\n{} (rule {})\nAllow? [y]es, [n]o, [a]lways this exact {what} · 'a 8h' for 8 hours{any}: ",
+        "\n{}\n{}\n{} ",
         proposal(asked),
-        asked.reason,
-        asked.rule
+        wrapped_lines(&reason, columns),
+        wrapped(&allow, 0, columns)
     ))
+}
+
+fn wrapped_lines(text: &str, columns: usize) -> String {
+    text.lines().map(|line| wrapped(line, 0, columns)).collect::<Vec<_>>().join("\n")
 }
 
 /// Shows what the agent wants to do: the command itself, or the call.
@@ -100,9 +107,10 @@ impl Waiting {
         self.asks.retain(|open| open.id != id);
     }
 
-    pub(super) fn prompt(&self) -> Option<String> {
-        let asks = self.asks.front().and_then(Asks::prompt);
-        asks.or_else(|| self.approvals.front().map(approval_prompt))
+    /// Returns the prompt for the next question, for a terminal of that width.
+    pub(super) fn prompt(&self, columns: usize) -> Option<String> {
+        let asks = self.asks.front().and_then(|asks| asks.prompt(columns));
+        asks.or_else(|| self.approvals.front().map(|asked| approval_prompt(asked, columns)))
     }
 }
 
@@ -121,14 +129,15 @@ impl Asks {
         Asks { id: asked.id, child, questions: asked.questions, answers: Vec::new() }
     }
 
-    /// Returns the prompt for the next question.
-    pub(super) fn prompt(&self) -> Option<String> {
+    /// Returns the prompt for the next question, for a terminal of that width.
+    pub(super) fn prompt(&self, columns: usize) -> Option<String> {
         let next = self.questions.get(self.answers.len())?;
         let options = next.options.iter().enumerate();
         let options: String = options.map(|(at, option)| format!("\n  {}. {option}", at + 1)).collect();
         let who = self.child.as_ref().map_or(String::new(), |child| format!("{child} asks: "));
         let heading = next.heading.as_ref().map_or(String::new(), |heading| format!("{heading}\n"));
-        Some(printable(&format!("\n{heading}{who}{}{options}\n? ", next.question)))
+        let asked = wrapped_lines(&format!("{heading}{who}{}{options}", next.question), columns);
+        Some(printable(&format!("\n{asked}\n? ")))
     }
 
     /// Takes an answer: the number of an option, or text. Returns whether all questions are answered.

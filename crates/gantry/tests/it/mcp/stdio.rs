@@ -491,4 +491,8 @@ fn invalid_params_and_unknown_names_have_error_codes() {
     assert_eq!(code("tools/call", json!({"name": 5})), -32602);
     assert_eq!(code("prompts/get", json!({})), -32602);
     assert_eq!(code("nope/nope", json!({})), -32601);
+    for list in ["tools/list", "resources/list", "resources/templates/list", "prompts/list"] {
+        assert_eq!(code(list, json!({"cursor": "nope"})), -32602, "{list} has one page");
+        assert_eq!(code(list, json!({})), json!(null), "{list}");
+    }
 }

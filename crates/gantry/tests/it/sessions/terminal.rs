@@ -42,6 +42,29 @@ fn model() -> Model {
 }
 
 #[test]
+fn approval_text_wraps_at_the_width_of_the_terminal() {
+    let model = model();
+    let world = model.world("autonomy = \"supervised\"");
+    let _up = Gateway::start(&world);
+    for columns in [50, 70] {
+        let mut terminal = Terminal::open_sized(&world, columns, &format!("chat --session wide-{columns}"));
+        terminal.sees("> ");
+        terminal.type_keys("run it\r");
+        terminal.sees("any command: ");
+        let screen = terminal.screen();
+        let asked = screen.rsplit("Run on local?").next().unwrap_or_default();
+        let lines: Vec<&str> = asked.lines().skip(1).map(str::trim_end).collect();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert!(lines.len() > 3, "{lines:?}");
+        assert!(lines.iter().all(|line| line.chars().count() <= usize::from(columns)), "{lines:?}");
+        let expected = "[a]lways this exact command · 'a 8h' for 8 hours · 'a any' any command:";
+        let shown = words(&lines.join(" "));
+        assert!(shown.windows(words(expected).len()).any(|part| part == words(expected)), "{lines:?}");
+        terminal.type_keys("n\r");
+    }
+}
+
+#[test]
 fn conversation_works_at_a_terminal() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");

@@ -1,6 +1,8 @@
 //! Leaks through MCP servers and through a second machine of the owner.
 
-use gantry_testkit::World;
+use std::time::Duration;
+
+use gantry_testkit::{World, eventually};
 use serde_json::json;
 
 use super::{Case, GET, PAGE, POST, Stage, Step, attacks_are_stopped, case, honest_work_is_done, played};
@@ -186,4 +188,41 @@ fn owner_can_clear_the_taint_of_a_node() {
         super::post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust node:far"}), &[]).json();
     assert!(reported["told"].as_str().unwrap_or_default().contains("1 marks"), "{reported}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
+}
+
+/// A command without network cannot leak, so it is not asked about, whatever other machines there are.
+#[test]
+fn command_is_judged_by_the_machine_that_runs_it() {
+    const LS: Step = ("Bash", r#"{"command": "ls"}"#);
+    const LS_HERE: Step = ("Bash", r#"{"command": "ls", "node": "local"}"#);
+    const CAT: Step = ("local__Bash", r#"{"command": "cat diary.txt"}"#);
+    const HERE: &[Step] = &[LS, LS, LS_HERE, CAT, LS];
+    const CASES: &[Case] =
+        &[case("here and there", &[HERE, HERE, &[FAR_LS, LS, FAR_LS, CAT, LS_HERE], HERE])];
+    let stage = |policy: &str| {
+        Stage::new(CASES, &format!("autonomy = \"guided\"\nisolation = {{ networkPolicy = \"{policy}\" }}"))
+    };
+    let open = stage("allow-all");
+    assert_eq!(
+        open.play(0, 0).len(),
+        HERE.len() - 1,
+        "with network every command after the first is asked about"
+    );
+
+    let stage = stage("deny-all");
+    assert_eq!(stage.play(0, 0), [json!(null); 0], "one machine");
+    let far = Far::join(&stage.world, &stage.up);
+    assert_eq!(stage.play(0, 1), [json!(null); 0], "a second machine");
+    let asked = stage.play(0, 2);
+    assert_eq!(asked.iter().map(|asked| &asked["tool"]).collect::<Vec<_>>(), ["far__Bash"], "{asked:?}");
+    drop(far);
+    let is_offline = || stage.up.node("far")["online"] == false;
+    eventually("the second machine is offline", Duration::from_secs(20), is_offline);
+    assert_eq!(stage.play(0, 3), [json!(null); 0], "a second machine that is offline");
+    for part in ["part-0", "part-1", "part-3"] {
+        let results = stage.results(0, part);
+        assert_eq!(results.len(), HERE.len());
+        assert!(results[3].to_string().contains("under the mat"), "{results:?}");
+    }
+    stage.model.check();
 }
