@@ -13,7 +13,7 @@ const NAMED_STEPS: usize = 4;
 /// The highest number of machines remembered. Only one and several are distinguished.
 const MACHINES: usize = 4;
 /// The rule's name in questions and denials.
-pub(crate) const RULE: &str = "flow-labels";
+pub const RULE: &str = "flow-labels";
 /// The beginning of the fence around untrusted text, before its mark.
 const FENCE: &str = "[untrusted ";
 

@@ -548,8 +548,10 @@ mod bound;
 mod decide;
 mod denied;
 mod dispatch;
+pub(crate) mod explain;
 mod fan_out;
 mod log;
+pub(crate) mod replay;
 mod resume_audit;
 #[cfg(test)]
 mod tests;

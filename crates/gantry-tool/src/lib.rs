@@ -35,11 +35,14 @@ pub use call::{
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::approval::{Approval, Approver, Consent, ConsentFuture, EGRESS_RULE};
+pub use gate::explain::{CheckedRule, ExplainedTouch, Explanation};
+pub use gate::replay::Replayed;
 pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
 pub use metrics::{Metrics, Status};
 pub use policy::sensitive::SensitivePaths;
 pub use policy::{
-    Condition, Decision, Implied, ImpliedQuestion, Operator, Policy, Rule, RuleError, Touching, Verdict,
+    Condition, Decision, Implied, ImpliedQuestion, Mismatch, Operator, Policy, Rule, RuleError, Touching,
+    Verdict,
 };
 pub use registry::model_name::{may_be_hashed, published_name};
 pub use registry::multi_node::SharedTool;

@@ -18,7 +18,7 @@ mod tests;
 mod verdict;
 
 pub use implied::{Implied, ImpliedQuestion};
-pub use rule::{Condition, Operator, Rule, RuleError, Touching};
+pub use rule::{Condition, Mismatch, Operator, Rule, RuleError, Touching};
 use sensitive::SensitivePaths;
 use verdict::SUPERVISED;
 pub use verdict::Verdict;
@@ -114,7 +114,7 @@ impl Policy {
         &self.rules
     }
 
-    fn is_closed(&self, touch: &Touch) -> bool {
+    pub(crate) fn is_closed(&self, touch: &Touch) -> bool {
         self.closed.iter().any(|closed| touch.path.starts_with(closed))
     }
 
