@@ -175,6 +175,8 @@ export interface Caller {
   session?: string | null;
   /** The labels of what the agent has read: `untrusted`, `private`. */
   labels?: string[];
+  /** The gateway's gate let the command leave the sandbox. */
+  escalated?: boolean;
 }
 
 /** The highest amount that may be spent on an account and the accounts below it. */

@@ -145,6 +145,9 @@ pub struct Caller {
     /// The labels of what the agent has read: `untrusted`, `private`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
+    /// The gateway's gate let the command leave the sandbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub escalated: bool,
 }
 
 /// `result` of `tool.call`: the answer of the tool, or its own error. A refusal by the gate is the response's `error`.

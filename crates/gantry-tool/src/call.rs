@@ -212,6 +212,8 @@ pub struct Call {
     pub max_result_chars: Option<usize>,
     /// The gateway's gate has applied the agent's autonomy. A node does not ask again.
     pub autonomy_judged: bool,
+    /// Set by the gate: the command runs outside the sandbox. On a node, the gateway's gate has set it.
+    pub escalated: bool,
     /// Set by the gate. Walks skip sensitive paths, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
     /// Set by the gate: the questions that were approved.
@@ -260,6 +262,7 @@ impl Call {
             findings: Findings::default(),
             max_result_chars: None,
             autonomy_judged: false,
+            escalated: false,
             avoid_sensitive: false,
             approved: Vec::new(),
             policy: None,

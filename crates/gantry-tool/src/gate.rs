@@ -190,6 +190,7 @@ impl Gate {
         if let Some(asked) = asked {
             (call.approved, call.policy) = (asked, Some(self.parts.policy.clone()));
         }
+        call.escalated = escalation::leaves_sandbox(&call, &tool, &input);
         // A person who approved the call has seen the sensitive path.
         call.avoid_sensitive =
             !asks_for_sensitive && !self.parts.policy.allows_sensitive(&call, &tool, &input);
@@ -548,6 +549,7 @@ mod bound;
 mod decide;
 mod denied;
 mod dispatch;
+pub(crate) mod escalation;
 pub(crate) mod explain;
 mod fan_out;
 mod log;

@@ -34,7 +34,8 @@ pub use call::{
     UnknownPrincipal,
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
-pub use gate::approval::{Approval, Approver, Consent, ConsentFuture, EGRESS_RULE};
+pub use gate::approval::{Approval, Approver, Consent, ConsentFuture, EGRESS_RULE, ESCALATION_RULE};
+pub use gate::escalation::ESCALATION_FIELD;
 pub use gate::explain::{CheckedRule, ExplainedTouch, Explanation};
 pub use gate::replay::Replayed;
 pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};

@@ -21,6 +21,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 /// call does not answer them, because one command may connect to many hosts.
 pub const EGRESS_RULE: &str = "egress";
 
+/// The rule of questions about commands that leave the sandbox. No grant answers them, because each of them runs with the
+/// operator's rights.
+pub const ESCALATION_RULE: &str = "escalation";
+
 /// The question: a call that needs approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {

@@ -41,7 +41,7 @@ impl Gate {
             Err(Unjudged::Unknown(reason)) => return Ok(Judged::unknown(&reason)),
         };
         let request = Request { call, subject: Subject::of(tool), input, touches: &touches };
-        let verdict = self.parts.policy.decide(&request);
+        let verdict = self.decide_escalation(&request, tool, self.parts.policy.decide(&request))?;
         let names_paths = !touches.is_empty();
         Ok(match tool.implied(input).transpose()? {
             None => Judged { verdict, names_paths, asked: None },

@@ -155,6 +155,7 @@ impl World {
             surface: "cli".into(),
             session: None,
             labels: Vec::new(),
+            escalated: false,
         };
         let open = TransferOpen {
             transfer: "t".into(),

@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 
 mod budgets;
 mod children;
+mod escalation;
 mod flow;
 mod isolated;
 mod kills;
@@ -63,7 +64,12 @@ pub(crate) struct Far {
 
 impl Far {
     pub(crate) fn join(gateway: &World, up: &Gateway) -> Far {
+        Far::join_configured(gateway, up, "")
+    }
+
+    pub(crate) fn join_configured(gateway: &World, up: &Gateway, config: &str) -> Far {
         let world = World::new();
+        world.configure(config);
         let token = up.add_node(gateway, "far", &[]);
         let mut command = world.command(&["node", "--gateway", &up.url, "--id", "far"]);
         command.env("GANTRY_TOKEN", token).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

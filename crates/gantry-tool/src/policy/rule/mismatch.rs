@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Rule;
-use crate::policy::Request;
+use crate::policy::{Decision, Request};
 
 /// Why a rule does not apply to a call. The parts of a rule are checked in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +58,10 @@ impl Rule {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn decision(&self) -> Decision {
+        self.decision
     }
 
     /// Whether a condition of the rule looks at this value of the input, at a part of it or at what contains it.
