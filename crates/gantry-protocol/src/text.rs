@@ -92,6 +92,7 @@ mod tests {
                 session: None,
                 labels: Vec::new(),
                 escalated: false,
+                asks: false,
             },
         };
         let text = node_call_text(&params.call_id, &params.tool, &input, &params.caller);

@@ -201,6 +201,8 @@ pub struct Call {
     pub progress: Option<ProgressSink>,
     /// Asks for approval when policy requires it. Without an approver such a call is refused.
     pub approver: Option<Approver>,
+    /// Asks only about connections of commands. On a node it asks the gateway; elsewhere `approver` asks.
+    pub egress_approver: Option<Approver>,
     /// Asks the user, for tools that have to know something.
     pub asker: Option<UserAsker>,
     /// Labels of the content that the caller has read. Data that the call stores gets the same labels.
@@ -257,6 +259,7 @@ impl Call {
             cancel,
             progress: None,
             approver: None,
+            egress_approver: None,
             asker: None,
             labels: Vec::new(),
             findings: Findings::default(),
@@ -267,6 +270,18 @@ impl Call {
             approved: Vec::new(),
             policy: None,
         }
+    }
+}
+
+impl Call {
+    /// Asks about connections of the call's commands.
+    pub fn connection_approver(&self) -> Option<&Approver> {
+        self.egress_approver.as_ref().or(self.approver.as_ref())
+    }
+
+    /// Whether the caller has read untrusted content and private data.
+    pub fn has_both_labels(&self) -> bool {
+        [Label::Untrusted, Label::Private].iter().all(|label| self.labels.contains(label))
     }
 }
 

@@ -34,7 +34,9 @@ pub use call::{
     UnknownPrincipal,
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
-pub use gate::approval::{Approval, Approver, Consent, ConsentFuture, EGRESS_RULE, ESCALATION_RULE};
+pub use gate::approval::{
+    Approval, Approver, AskedConnection, Consent, ConsentFuture, EGRESS_RULE, ESCALATION_RULE,
+};
 pub use gate::escalation::ESCALATION_FIELD;
 pub use gate::explain::{CheckedRule, ExplainedTouch, Explanation};
 pub use gate::replay::Replayed;

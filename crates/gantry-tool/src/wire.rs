@@ -140,6 +140,7 @@ impl Call {
             session: self.session.clone(),
             labels: self.labels.iter().map(|label| label.name().to_owned()).collect(),
             escalated: self.escalated,
+            asks: self.connection_approver().is_some() && self.autonomy != Autonomy::Autonomous,
         }
     }
 

@@ -71,6 +71,7 @@ mod tests {
             session: None,
             labels: Vec::new(),
             escalated: false,
+            asks: false,
         };
         let call = identity.call(&caller).unwrap();
         assert_eq!(call.token.as_deref(), Some("ci"));

@@ -126,6 +126,7 @@ pub(crate) fn params(call_id: &str, tool: &str, input: &Value) -> NodeCallParams
             session: None,
             labels: Vec::new(),
             escalated: false,
+            asks: false,
         },
     }
 }

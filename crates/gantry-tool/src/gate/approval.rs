@@ -60,6 +60,38 @@ impl Approval {
     }
 }
 
+/// A connection of a command that needs approval.
+pub struct AskedConnection<'a> {
+    pub host: &'a str,
+    pub port: u16,
+    /// The host as the person reads it.
+    pub place: &'a str,
+    /// The session has read untrusted and private content.
+    pub labelled: bool,
+}
+
+impl AskedConnection<'_> {
+    /// Describes the connection for the person who decides. `tool` started the command.
+    pub fn approval(&self, masker: &Masker, call: &Call, tool: &str) -> Approval {
+        let AskedConnection { host, port, place, labelled } = self;
+        let input = serde_json::json!({"host": host, "port": port});
+        let reason = match labelled {
+            false => format!("a command wants to connect to {place}"),
+            true => format!(
+                "a command wants to connect to {place}, and the session has read untrusted and private content"
+            ),
+        };
+        let approval = Approval::new(masker, call, tool, EGRESS_RULE, &reason, &input);
+        if !labelled {
+            return approval;
+        }
+        // An earlier "always" for this host does not answer the question.
+        let labelled = serde_json::json!({"host": host, "port": port, "labelled": true});
+        let distinct = Approval::new(masker, call, tool, EGRESS_RULE, &reason, &labelled);
+        Approval { fingerprint: distinct.fingerprint, ..approval }
+    }
+}
+
 /// The answer to an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {

@@ -7,7 +7,7 @@ use super::approval::ESCALATION_RULE;
 use crate::call::{Autonomy, Call, PrincipalKind};
 use crate::error::Violation;
 use crate::policy::{Decision, Request, Verdict};
-use crate::tool::{Label, Tool};
+use crate::tool::Tool;
 
 /// The field of the input with the reason for leaving the sandbox.
 pub const ESCALATION_FIELD: &str = "escalate";
@@ -53,7 +53,7 @@ impl Gate {
             let reason = "the agent is autonomous, and leaving the sandbox needs a person's approval";
             return Ok(about(Decision::Deny, reason.into()));
         }
-        if [Label::Untrusted, Label::Private].iter().all(|label| call.labels.contains(label)) {
+        if call.has_both_labels() {
             let reason =
                 "this run has read untrusted content and private data, so its commands stay in the sandbox";
             return Ok(about(Decision::Deny, reason.into()));
@@ -113,7 +113,7 @@ mod tests {
     use crate::gate::approval::{Approver, Consent};
     use crate::policy::{Condition, Operator, Policy, Rule};
     use crate::testing::{MemoryAudit, MemoryResults, call_as};
-    use crate::tool::Toolset;
+    use crate::tool::{Label, Toolset};
 
     #[derive(Debug, Deserialize, JsonSchema)]
     struct Input {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gantry_net::{NetworkPolicy, proxy_environment};
 use gantry_process::{PrivateTmp, Processes, SessionId, SessionNetwork, Waited, env};
-use gantry_tool::{Call, Label};
+use gantry_tool::Call;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -98,7 +98,7 @@ pub(super) struct Attributed {
 impl Attributed {
     /// Reports whether the call's caller has read both untrusted and private content.
     pub(super) fn is_labelled(&self) -> bool {
-        [Label::Untrusted, Label::Private].iter().all(|label| self.call.labels.contains(label))
+        self.call.has_both_labels()
     }
 }
 

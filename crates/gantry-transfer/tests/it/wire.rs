@@ -156,6 +156,7 @@ impl World {
             session: None,
             labels: Vec::new(),
             escalated: false,
+            asks: false,
         };
         let open = TransferOpen {
             transfer: "t".into(),

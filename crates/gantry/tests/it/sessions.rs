@@ -15,6 +15,7 @@ mod escalation;
 mod flow;
 mod isolated;
 mod kills;
+mod node_questions;
 mod openai;
 mod real_model;
 mod slow_listeners;

@@ -17,7 +17,7 @@ pub(super) struct Stage {
     pub(super) model: Model,
     pub(super) world: World,
     pub(super) up: Gateway,
-    internet: Internet,
+    pub(super) internet: Internet,
 }
 
 impl Stage {
@@ -91,9 +91,9 @@ fn turn(heard: &Heard) -> Turn {
 }
 
 /// The operator's own proxy, which leads every host to one TLS server on this machine.
-struct Internet {
-    port: u16,
-    authority: String,
+pub(super) struct Internet {
+    pub(super) port: u16,
+    pub(super) authority: String,
     /// The hosts that were asked for.
     hosts: Arc<Mutex<Vec<String>>>,
     _server: Process,
@@ -142,7 +142,7 @@ impl Internet {
         Internet { port, authority, hosts, _server: server, _folder: folder }
     }
 
-    fn hosts(&self) -> Vec<String> {
+    pub(super) fn hosts(&self) -> Vec<String> {
         self.hosts.lock().unwrap().clone()
     }
 }
