@@ -18,6 +18,7 @@ export interface Methods {
   "approval.ask": { params: ApprovalAsk; result: ApprovalAnswer };
   "node.tools": { params: NodeTools; result: Empty };
   "process.ended": { params: ProcessEnd; result: ProcessEndTaken };
+  "connection.ask": { params: ConnectionAsk; result: ApprovalAnswer };
   "logs.get": { params: LogsParams; result: LogsResult };
   "bulk.open": { params: Empty; result: Empty };
   "transfer.open": { params: TransferOpen; result: TransferOpened };
@@ -175,6 +176,10 @@ export interface Caller {
   session?: string | null;
   /** The labels of what the agent has read: `untrusted`, `private`. */
   labels?: string[];
+  /** The gateway's gate let the command leave the sandbox. */
+  escalated?: boolean;
+  /** The gateway answers `connection.ask` for this call. */
+  asks?: boolean;
 }
 
 /** The highest amount that may be spent on an account and the accounts below it. */
@@ -288,6 +293,14 @@ export interface ConnectResult {
   wanted: string[];
   /** For clients: the directory where relative paths start on the gateway's machine. */
   workspace?: string | null;
+}
+
+/** `params` of `connection.ask`: a command of a running call wants to connect to a host. The result is that of `approval.ask`. */
+export interface ConnectionAsk {
+  /** The `callId` of the gateway's `tool.call`. */
+  call: string;
+  host: string;
+  port: number;
 }
 
 /** Parameters or a result without fields. */

@@ -80,7 +80,8 @@ impl DataLocations {
             locations.writes.push(path_text(&call.workspace));
             let workspaces = workspaces.iter().chain([&call.workspace]);
             locations.outside_of = Some(workspaces.map(|workspace| path_text(workspace)).collect());
-            locations.watches_changes = tool.is_some_and(|tool| tool.watches_changes(call));
+            locations.watches_changes =
+                tool.is_some_and(|tool| tool.watches_changes(call) && !tool.asks_to_leave_sandbox(input));
         }
         locations
     }
@@ -116,6 +117,11 @@ impl DataLocations {
     /// Whether the call runs commands.
     pub(crate) fn runs_commands(&self) -> bool {
         self.runs_commands
+    }
+
+    /// Whether the call runs commands whose changed files are not found.
+    pub(crate) fn changes_unknown_files(&self) -> bool {
+        self.runs_commands && !self.watches_changes
     }
 
     /// Whether the call itself can send private data.

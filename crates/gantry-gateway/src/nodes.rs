@@ -11,7 +11,7 @@ use gantry_protocol::{
     is_valid_version, raw,
 };
 use gantry_store::{Database, DatabaseError, NodeRow, SeenNode};
-use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry, ToolError};
+use gantry_tool::{Capability, NodeState, Progress, Registry, ToolError};
 use gantry_toolsets::LOCAL_NODE;
 use gantry_transfers::Transfers;
 use serde::{Deserialize, Serialize};
@@ -20,11 +20,13 @@ use tokio::sync::{Semaphore, watch};
 use crate::gateway::now_ms;
 use crate::remote_tools;
 
+mod connection_questions;
 mod instance_conflict;
 mod logs;
 mod remote_call;
 mod transfer_links;
 
+use connection_questions::WaitingCall;
 use instance_conflict::Replaced;
 pub use logs::LocalLog;
 use logs::OwnLog;
@@ -58,7 +60,7 @@ pub(crate) struct Node {
     pub(crate) bulk: watch::Sender<Option<Link>>,
     slots: Semaphore,
     /// Calls that the gateway waits for, with their progress receivers.
-    waiting: Mutex<HashMap<String, Option<ProgressSink>>>,
+    waiting: Mutex<HashMap<String, WaitingCall>>,
     acks: Mutex<Vec<String>>,
     facts: Mutex<Facts>,
 }
@@ -413,7 +415,7 @@ impl Node {
 
     /// Passes a call's progress to its receiver.
     pub(crate) fn report(&self, progress: CallProgress) {
-        let sink = self.waiting().get(&progress.call).cloned().flatten();
+        let sink = self.waiting().get(&progress.call).and_then(|waiting| waiting.call.progress.clone());
         if let Some(sink) = sink {
             sink.report(Progress { done: progress.done, total: progress.total, message: progress.message });
         }
@@ -465,7 +467,7 @@ impl Node {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Option<ProgressSink>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, WaitingCall>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

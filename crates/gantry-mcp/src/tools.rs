@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{SharedTool, Tool, Toolset, published_input, published_name};
+use gantry_tool::{ESCALATION_FIELD, SharedTool, Tool, Toolset, published_input, published_name};
 use rmcp::model::{JsonObject, Tool as McpTool, ToolAnnotations};
 
 use crate::backend::{Names, OfferedTools};
@@ -78,7 +78,13 @@ impl Named {
             Named::Shared(shared) if shared.nodes.len() > 1 => shared.input_schema(),
             Named::Shared(_) | Named::Own(_) => self.tool().input_schema().clone(),
         };
-        published_input(schema)
+        let mut schema = published_input(schema);
+        // Only Gantry's own agents have a sandbox to leave.
+        let fields = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
+        if let Some(fields) = fields.filter(|_| self.tool().toolset() == Toolset::Node) {
+            fields.shift_remove(ESCALATION_FIELD);
+        }
+        schema
     }
 
     /// Returns `None` if an answer may have another shape: answers of several nodes, and images.

@@ -9,6 +9,7 @@ mod backoff;
 mod bulk;
 mod calls;
 mod connection;
+mod connection_questions;
 mod ends;
 mod home;
 mod log;

@@ -20,7 +20,7 @@ impl Current {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
     }
 
-    fn get(&self) -> Option<Link> {
+    pub(crate) fn get(&self) -> Option<Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -14,6 +14,7 @@ use crate::answer::answer;
 use crate::bulk::Bulk;
 use crate::calls::Calls;
 use crate::connection::dial_gateway;
+use crate::connection_questions;
 use crate::log::NodeLog;
 use crate::progress::{self, Current};
 use crate::run::NodeOptions;
@@ -72,6 +73,8 @@ impl NodeService {
         call.surface = Surface::Websocket;
         call.id.clone_from(&call_id);
         call.deadline = request.deadline;
+        call.egress_approver =
+            caller.asks.then(|| connection_questions::approver(self.current.clone(), call_id.clone()));
         call.progress = Some(progress::sink(self.current.clone(), call_id.clone()));
         let gate = Arc::clone(&self.gate);
         let mut attached = self.calls.attach(&call_id, request.deadline, |cancel| async move {

@@ -50,6 +50,6 @@ pub use piped::{Piped, PipedProcess};
 pub use processes::{Processes, Waited};
 pub use program::{Program, find_program, find_program_outside};
 pub use sandbox::private_tmp::{PrivateTmp, create_private_dir};
-pub use sandbox::{Network, Sandbox, SandboxSupport, existing, sandbox_support};
+pub use sandbox::{Network, Sandbox, SandboxSupport, could_write, existing, sandbox_support};
 pub use session::directory::{living_sessions, move_sessions};
 pub use session::{Ended, Finished, SessionId, Snapshot, Stream, TAIL_CHARS, Written};

@@ -2,7 +2,7 @@
 //!
 //! A sandbox is never optional: if the kernel cannot enforce it, the command is refused.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +107,12 @@ impl Sandbox {
 /// hide its neighbours.
 pub fn existing(paths: &[PathBuf]) -> Vec<PathBuf> {
     paths.iter().filter_map(|path| path.canonicalize().ok()).collect()
+}
+
+/// Reports whether this process may write the path, or create it in its nearest existing directory.
+pub fn could_write(path: &Path) -> bool {
+    let nearest = path.ancestors().find(|path| path.symlink_metadata().is_ok());
+    nearest.is_some_and(|path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

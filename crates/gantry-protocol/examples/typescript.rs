@@ -113,6 +113,7 @@ fn methods(types: &mut Types) -> Vec<Method> {
         APPROVAL_ASK: wire::ApprovalAsk => wire::ApprovalAnswer,
         NODE_TOOLS: wire::NodeTools => wire::Empty,
         PROCESS_ENDED: wire::ProcessEnd => wire::ProcessEndTaken,
+        CONNECTION_ASK: wire::ConnectionAsk => wire::ApprovalAnswer,
         LOGS_GET: wire::LogsParams => wire::LogsResult,
         BULK_OPEN: wire::Empty => wire::Empty,
         TRANSFER_OPEN: wire::TransferOpen => wire::TransferOpened,

@@ -32,8 +32,8 @@ pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
 pub use methods::{
-    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CallResult, Caller, LogsParams, LogsResult,
-    NodeCallParams, ProcessEnd, ToolAck, event, method,
+    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CallResult, Caller, ConnectionAsk, LogsParams,
+    LogsResult, NodeCallParams, ProcessEnd, ToolAck, event, method,
 };
 pub use names::{NameError, check_node_id};
 pub use nodes::{

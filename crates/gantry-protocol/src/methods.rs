@@ -26,6 +26,7 @@ pub mod method {
     /// Node → gateway.
     pub const NODE_TOOLS: &str = "node.tools";
     pub const PROCESS_ENDED: &str = "process.ended";
+    pub const CONNECTION_ASK: &str = "connection.ask";
     /// Gateway → node.
     pub const LOGS_GET: &str = "logs.get";
     pub const BULK_OPEN: &str = "bulk.open";
@@ -116,6 +117,17 @@ pub struct ApprovalAnswer {
     pub reason: Option<String>,
 }
 
+/// `params` of `connection.ask`: a command of a running call wants to connect to a host. The result is that of
+/// `approval.ask`.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ConnectionAsk {
+    /// The `callId` of the gateway's `tool.call`.
+    pub call: String,
+    pub host: String,
+    pub port: u16,
+}
+
 /// `params` of `tool.call` to a node. A repeated `callId` joins the running call, also after a reconnect.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -145,6 +157,12 @@ pub struct Caller {
     /// The labels of what the agent has read: `untrusted`, `private`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
+    /// The gateway's gate let the command leave the sandbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub escalated: bool,
+    /// The gateway answers `connection.ask` for this call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asks: bool,
 }
 
 /// `result` of `tool.call`: the answer of the tool, or its own error. A refusal by the gate is the response's `error`.

@@ -91,6 +91,8 @@ mod tests {
                 surface: "http".into(),
                 session: None,
                 labels: Vec::new(),
+                escalated: false,
+                asks: false,
             },
         };
         let text = node_call_text(&params.call_id, &params.tool, &input, &params.caller);

@@ -61,10 +61,7 @@ pub fn list(log: &Path, filter: &AuditFilter) -> io::Result<Vec<AuditLine>> {
 fn list_file(file: File, filter: &AuditFilter, limit: usize) -> io::Result<VecDeque<AuditLine>> {
     let mut newest = VecDeque::new();
     for line in BufReader::new(file).split(b'\n') {
-        // An invalid line is listed as it is; verification reports what is wrong with it.
-        let line = line?;
-        let value = serde_json::from_slice(&line)
-            .unwrap_or_else(|_| serde_json::json!({"damaged": String::from_utf8_lossy(&line)}));
+        let value = audit_line(&line?);
         if filter.lets_through(&value) {
             newest.push_back(value);
             if newest.len() > limit {
@@ -73,6 +70,26 @@ fn list_file(file: File, filter: &AuditFilter, limit: usize) -> io::Result<VecDe
         }
     }
     Ok(newest)
+}
+
+/// Calls `visit` with every line that matches the filter, oldest first. The filter's limit is ignored, because lines are not
+/// kept.
+pub fn visit(log: &Path, filter: &AuditFilter, mut visit: impl FnMut(AuditLine)) -> io::Result<()> {
+    for file in LogFiles::open(log)?.all {
+        for line in BufReader::new(file.file).split(b'\n') {
+            let value = audit_line(&line?);
+            if filter.lets_through(&value) {
+                visit(value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Parses a line. An invalid line is kept as it is; verification reports what is wrong with it.
+fn audit_line(line: &[u8]) -> AuditLine {
+    serde_json::from_slice(line)
+        .unwrap_or_else(|_| serde_json::json!({"damaged": String::from_utf8_lossy(line)}))
 }
 
 /// The open files of a log. A rotation during opening hides none of them.

@@ -23,7 +23,7 @@ mod staged;
 mod token;
 
 pub use audit_log::{AuditLimits, AuditLog};
-pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify};
+pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify, visit};
 pub use config_lock::ConfigLock;
 pub use data_dir::{DataDir, DataDirError, FileVersion};
 pub use database::client_tokens::{ClientCheck, ClientToken};

@@ -201,6 +201,8 @@ pub struct Call {
     pub progress: Option<ProgressSink>,
     /// Asks for approval when policy requires it. Without an approver such a call is refused.
     pub approver: Option<Approver>,
+    /// Asks only about connections of commands. On a node it asks the gateway; elsewhere `approver` asks.
+    pub egress_approver: Option<Approver>,
     /// Asks the user, for tools that have to know something.
     pub asker: Option<UserAsker>,
     /// Labels of the content that the caller has read. Data that the call stores gets the same labels.
@@ -217,6 +219,8 @@ pub struct Call {
     pub max_result_chars: Option<usize>,
     /// The gateway's gate has applied the agent's autonomy. A node does not ask again.
     pub autonomy_judged: bool,
+    /// Set by the gate: the command runs outside the sandbox. On a node, the gateway's gate has set it.
+    pub escalated: bool,
     /// Set by the gate. Walks skip sensitive paths, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
     /// Set by the gate: the questions that were approved.
@@ -260,6 +264,7 @@ impl Call {
             cancel,
             progress: None,
             approver: None,
+            egress_approver: None,
             asker: None,
             labels: Vec::new(),
             holds_both: None,
@@ -267,10 +272,23 @@ impl Call {
             findings: Findings::default(),
             max_result_chars: None,
             autonomy_judged: false,
+            escalated: false,
             avoid_sensitive: false,
             approved: Vec::new(),
             policy: None,
         }
+    }
+}
+
+impl Call {
+    /// Asks about connections of the call's commands.
+    pub fn connection_approver(&self) -> Option<&Approver> {
+        self.egress_approver.as_ref().or(self.approver.as_ref())
+    }
+
+    /// Whether the caller has read untrusted content and private data.
+    pub fn has_both_labels(&self) -> bool {
+        [Label::Untrusted, Label::Private].iter().all(|label| self.labels.contains(label))
     }
 }
 

@@ -189,6 +189,7 @@ impl Gate {
         }
         call.approved = asked.unwrap_or_default();
         call.policy = Some(self.parts.policy.clone());
+        call.escalated = escalation::leaves_sandbox(&call, &tool, &input);
         // A person who approved the call has seen the sensitive path.
         call.avoid_sensitive =
             !asks_for_sensitive && !self.parts.policy.allows_sensitive(&call, &tool, &input);
@@ -547,8 +548,11 @@ mod bound;
 mod decide;
 mod denied;
 mod dispatch;
+pub(crate) mod escalation;
+pub(crate) mod explain;
 mod fan_out;
 mod log;
+pub(crate) mod replay;
 mod resume_audit;
 #[cfg(test)]
 mod tests;

@@ -34,13 +34,18 @@ pub use call::{
     UnknownPrincipal,
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
-pub use gate::approval::{Approval, Approver, Consent, ConsentFuture, EGRESS_RULE};
+pub use gate::approval::{
+    Approval, Approver, AskedConnection, Consent, ConsentFuture, EGRESS_RULE, ESCALATION_RULE,
+};
+pub use gate::escalation::ESCALATION_FIELD;
+pub use gate::explain::{CheckedRule, ExplainedTouch, Explanation};
+pub use gate::replay::Replayed;
 pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
 pub use metrics::{Metrics, Status};
 pub use policy::sensitive::SensitivePaths;
 pub use policy::{
-    BORDER_RULE, Condition, Decision, Implied, ImpliedQuestion, LABELS_RULE, Operator, Policy, Rule,
-    RuleError, Touching, Verdict,
+    BORDER_RULE, Condition, Decision, Implied, ImpliedQuestion, LABELS_RULE, Mismatch, Operator, Policy,
+    Rule, RuleError, Touching, Verdict,
 };
 pub use registry::model_name::{may_be_hashed, published_name};
 pub use registry::multi_node::SharedTool;

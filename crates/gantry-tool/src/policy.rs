@@ -21,7 +21,7 @@ mod verdict;
 
 pub use border::{BORDER_RULE, LABELS_RULE};
 pub use implied::{Implied, ImpliedQuestion};
-pub use rule::{Condition, Operator, Rule, RuleError, Touching};
+pub use rule::{Condition, Mismatch, Operator, Rule, RuleError, Touching};
 use sensitive::SensitivePaths;
 use verdict::SUPERVISED;
 pub use verdict::Verdict;
@@ -145,7 +145,7 @@ impl Policy {
         &self.rules
     }
 
-    fn is_closed(&self, touch: &Touch) -> bool {
+    pub(crate) fn is_closed(&self, touch: &Touch) -> bool {
         self.closed.iter().any(|closed| touch.path.starts_with(closed))
     }
 

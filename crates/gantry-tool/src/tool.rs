@@ -465,6 +465,11 @@ impl Tool {
         Ok(touches)
     }
 
+    /// Whether policy learns from the input which paths a call touches or which calls it implies.
+    pub(crate) fn has_locations(&self) -> bool {
+        self.touches.is_some() || self.walked.is_some() || self.implies.is_some()
+    }
+
     /// The calls that this call implies. `None` for a tool that declares none.
     pub(crate) fn implied(&self, input: &Value) -> Option<Result<Vec<Implied>, Violation>> {
         self.implies.as_ref().map(|implies| implies(input))

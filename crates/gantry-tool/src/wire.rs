@@ -139,6 +139,8 @@ impl Call {
             surface: self.surface.name().to_owned(),
             session: self.session.clone(),
             labels: self.labels.iter().map(|label| label.name().to_owned()).collect(),
+            escalated: self.escalated,
+            asks: self.connection_approver().is_some() && self.autonomy != Autonomy::Autonomous,
         }
     }
 
@@ -152,6 +154,7 @@ impl Call {
         call.autonomy = Autonomy::from_name(&caller.autonomy).ok_or_else(|| refused("autonomy"))?;
         call.agent.clone_from(&caller.agent);
         call.session.clone_from(&caller.session);
+        call.escalated = caller.escalated;
         let label = |name: &String| Label::from_name(name).ok_or_else(|| refused("label"));
         call.labels = caller.labels.iter().map(label).collect::<Result<_, _>>()?;
         Ok(call)
@@ -209,6 +212,7 @@ mod tests {
         ] {
             let mut call = Call::new(principal, Surface::Http, "/".into());
             (call.session, call.labels) = (Some("agent:main:main".into()), vec![Label::Untrusted]);
+            call.escalated = true;
             let back = Call::on_behalf(&call.caller(), "/".into()).unwrap();
             assert_eq!(back.caller(), call.caller());
             assert_eq!((back.session, back.labels), (call.session, call.labels));

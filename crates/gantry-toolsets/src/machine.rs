@@ -16,6 +16,7 @@ use crate::web::Web;
 pub(crate) use confinement::Confinement;
 
 mod confinement;
+mod sandbox_hint;
 
 /// `Machine` is the state that every tool of a machine shares.
 pub struct Machine {

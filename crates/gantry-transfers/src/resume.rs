@@ -93,6 +93,8 @@ fn restored_spec(row: &TransferRow) -> Result<TransferSpec, String> {
         surface: "websocket".into(),
         session: None,
         labels: Vec::new(),
+        escalated: false,
+        asks: false,
     };
     let identity = ResumeIdentity::from_text(row.standing.as_deref())?.with_token_of(&row.principal);
     let policy_call = identity.call(&caller).map_err(|error| error.message)?;

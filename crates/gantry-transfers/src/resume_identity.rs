@@ -70,6 +70,8 @@ mod tests {
             surface: "cli".into(),
             session: None,
             labels: Vec::new(),
+            escalated: false,
+            asks: false,
         };
         let call = identity.call(&caller).unwrap();
         assert_eq!(call.token.as_deref(), Some("ci"));

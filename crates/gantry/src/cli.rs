@@ -14,6 +14,7 @@ use crate::commands::mcp::McpArgs;
 use crate::commands::models::ModelsArgs;
 use crate::commands::node::NodeCommand;
 use crate::commands::nodes::NodesArgs;
+use crate::commands::policy::PolicyArgs;
 use crate::commands::results::ResultsArgs;
 use crate::commands::tokens::TokensArgs;
 use crate::commands::tools::ToolsArgs;
@@ -140,6 +141,8 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Show or change the configuration
     Config(ConfigArgs),
+    /// Check and try the policy: check, explain, test
+    Policy(PolicyArgs),
     /// Check this machine's setup and suggest fixes
     Doctor,
     /// Print a completion script for a shell

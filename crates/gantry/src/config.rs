@@ -40,7 +40,7 @@ pub(crate) use log::{LogConfig, LogLevel};
 pub(crate) use mcp_servers::McpServerConfig;
 pub(crate) use models::{ModelsConfig, StoredSecret};
 pub(crate) use node::NodeConfig;
-pub(crate) use policy::PolicyConfig;
+pub(crate) use policy::{PolicyConfig, RuleConfig};
 pub(crate) use roles::RoleConfig;
 pub(crate) use shell::ShellConfig;
 pub(crate) use storage::StorageConfig;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gantry_store::DatabaseError;
-use gantry_tool::{Approval, Consent, LABELS_RULE};
+use gantry_tool::{Approval, Consent, ESCALATION_RULE, LABELS_RULE};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -103,6 +103,11 @@ impl Driver {
             let _ = done.send(Err(SessionError::Refused(message.into())));
             return Ok(());
         }
+        if question.rule == ESCALATION_RULE && matches!(answer, ApprovalDecision::Always { .. }) {
+            let message = "'always' is not possible here: leaving the sandbox is allowed once per call";
+            let _ = done.send(Err(SessionError::Refused(message.into())));
+            return Ok(());
+        }
         let verb = if answer.allows() { "allowed" } else { "denied" };
         let text = format!("{by}: {verb} {}{}", question.tool, grant_note(&answer));
         self.record_answer(question.id, answer, by).await?;
@@ -168,7 +173,9 @@ fn known_answer(state: &State, call: &str, approval: &Approval, exact: &str) -> 
             Some(answer) => KnownAnswer::Answered(answer.clone()),
             None => KnownAnswer::Open(Box::new(asked.question.clone())),
         },
-        None if state.is_granted(approval, exact, now_ms()) => KnownAnswer::Answered(ApprovalDecision::Yes),
+        None if approval.rule != ESCALATION_RULE && state.is_granted(approval, exact, now_ms()) => {
+            KnownAnswer::Answered(ApprovalDecision::Yes)
+        }
         None => KnownAnswer::New,
     }
 }

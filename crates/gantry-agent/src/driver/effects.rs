@@ -346,6 +346,11 @@ async fn perform(shared: &Shared, mut call: Call, start: Starting) -> CallResult
     let found_tools = if is_search { tool_search::found(&outcome.answer) } else { Vec::new() };
     // Checked again, because the paths may have been written meanwhile. An error counts as untrusted.
     let untrusted = marked.is_err() || !matches!(places.source(shared).await, Ok(None));
+    // A command that had network may have downloaded what it wrote.
+    let is_download = places.changes_unknown_files() && outcome.labels.contains(&Label::Untrusted);
+    if is_download && let Err(err) = places.mark(&shared.marks, &Flow::default(), &name, now_ms()).await {
+        outcome.warnings.push(format!("cannot store the labels of what the command wrote: {err}"));
+    }
     // Content that a machine fetched from elsewhere is not that machine's own.
     let machine = places.machine().filter(|_| !outside && !untrusted).map(str::to_owned);
     let is_answered = places.may_be_answered() && !matches!(outcome.answer, ToolAnswer::Success(_));

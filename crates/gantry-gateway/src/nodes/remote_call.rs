@@ -8,6 +8,7 @@ use gantry_protocol::{CallResult, ErrorCode, MAX_FRAME_BYTES, WireError, method,
 use gantry_tool::{Call, Refusal, RefusalCode, Reply, ToolError, remote_reply};
 use serde_json::Value;
 
+use super::connection_questions::WaitingCall;
 use super::{Live, Node, Nodes};
 
 /// How long a call waits for a node to reconnect, unless the caller set a deadline.
@@ -41,7 +42,7 @@ impl Nodes {
             slot = node.slots.acquire() => slot.map_err(|err| ToolError::internal(err.to_string()))?,
             () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
         };
-        let _expected = Expected::new(node, call);
+        let _expected = Expected::new(node, call, tool);
         let params = node_call_text(&call.id, tool, &input, &call.caller());
         // The input may be large, and the call may take long.
         drop(input);
@@ -175,8 +176,8 @@ struct Expected<'a> {
 }
 
 impl<'a> Expected<'a> {
-    fn new(node: &'a Node, call: &Call) -> Expected<'a> {
-        node.waiting().insert(call.id.clone(), call.progress.clone());
+    fn new(node: &'a Node, call: &Arc<Call>, tool: &str) -> Expected<'a> {
+        node.waiting().insert(call.id.clone(), WaitingCall::new(call, node.id(), tool));
         Expected { node, id: call.id.clone() }
     }
 }

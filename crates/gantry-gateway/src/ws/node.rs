@@ -156,6 +156,16 @@ impl NodeLink {
         match request.method.as_str() {
             method::NODE_TOOLS => self.join(link, request.parse()?).await,
             method::PROCESS_ENDED => self.process_ended(request.parse()?).await,
+            method::CONNECTION_ASK => {
+                let gate = &self.gateway.gate;
+                let asking = self.node.ask_about_connection(&link, gate.masker(), request.parse()?);
+                tokio::select! {
+                    answer = Box::pin(asking) => Ok(raw(&answer?)),
+                    () = request.cancel.cancelled() => {
+                        Err(WireError::new(ErrorCode::Cancelled, "the question was withdrawn"))
+                    }
+                }
+            }
             method::CONNECT => {
                 Err(WireError::new(ErrorCode::NotConnected, "this connection has already sent connect"))
             }

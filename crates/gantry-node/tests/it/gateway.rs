@@ -125,6 +125,8 @@ pub(crate) fn params(call_id: &str, tool: &str, input: &Value) -> NodeCallParams
             surface: "mcp".into(),
             session: None,
             labels: Vec::new(),
+            escalated: false,
+            asks: false,
         },
     }
 }

@@ -21,6 +21,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 /// call does not answer them, because one command may connect to many hosts.
 pub const EGRESS_RULE: &str = "egress";
 
+/// The rule of questions about commands that leave the sandbox. No grant answers them, because each of them runs with the
+/// operator's rights.
+pub const ESCALATION_RULE: &str = "escalation";
+
 /// The question: a call that needs approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
@@ -53,6 +57,38 @@ impl Approval {
             input: redact::asked(masker, input),
             fingerprint: blake3::hash(about.to_string().as_bytes()).to_hex().to_string(),
         }
+    }
+}
+
+/// A connection of a command that needs approval.
+pub struct AskedConnection<'a> {
+    pub host: &'a str,
+    pub port: u16,
+    /// The host as the person reads it.
+    pub place: &'a str,
+    /// The session has read untrusted and private content.
+    pub labelled: bool,
+}
+
+impl AskedConnection<'_> {
+    /// Describes the connection for the person who decides. `tool` started the command.
+    pub fn approval(&self, masker: &Masker, call: &Call, tool: &str) -> Approval {
+        let AskedConnection { host, port, place, labelled } = self;
+        let input = serde_json::json!({"host": host, "port": port});
+        let reason = match labelled {
+            false => format!("a command wants to connect to {place}"),
+            true => format!(
+                "a command wants to connect to {place}, and the session has read untrusted and private content"
+            ),
+        };
+        let approval = Approval::new(masker, call, tool, EGRESS_RULE, &reason, &input);
+        if !labelled {
+            return approval;
+        }
+        // An earlier "always" for this host does not answer the question.
+        let labelled = serde_json::json!({"host": host, "port": port, "labelled": true});
+        let distinct = Approval::new(masker, call, tool, EGRESS_RULE, &reason, &labelled);
+        Approval { fingerprint: distinct.fingerprint, ..approval }
     }
 }
 

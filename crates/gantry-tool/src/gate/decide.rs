@@ -8,7 +8,7 @@ use crate::error::Violation;
 use crate::policy::{Decision, Request, Subject, Verdict};
 use crate::policy::{Implied, ImpliedQuestion};
 use crate::registry::ToolScope;
-use crate::tool::{Crossing, Tool, Unjudged};
+use crate::tool::{Tool, Unjudged};
 
 /// The result of step 3.
 pub(super) struct Judged {
@@ -40,12 +40,10 @@ impl Gate {
             Err(Unjudged::Invalid(violation)) => return Err(violation),
             Err(Unjudged::Unknown(reason)) => return Ok(Judged::unknown(&reason)),
         };
-        let outside = touches.iter().filter(|touch| touch.outside);
-        let mut crossings = tool.crossings(call, input)?;
-        crossings.extend(outside.map(|touch| Crossing::Write(touch.path.clone())));
+        let crossings = tool.crossings(call, input, &touches)?;
         let subject = Subject::of(tool);
         let request = Request { call, subject, input, touches: &touches, crossings: &crossings };
-        let verdict = self.parts.policy.decide(&request);
+        let verdict = self.decide_escalation(&request, tool, self.parts.policy.decide(&request))?;
         let names_paths = !touches.is_empty();
         Ok(match tool.implied(input).transpose()? {
             None => Judged { verdict, names_paths, asked: None },

@@ -141,7 +141,7 @@ impl Gate {
     }
 
     /// As [`Gate::tools_meant`]. Removes the `node` argument from the input.
-    fn meant(&self, call: &Call, name: &str, input: &mut Value) -> Vec<Arc<Tool>> {
+    pub(super) fn meant(&self, call: &Call, name: &str, input: &mut Value) -> Vec<Arc<Tool>> {
         let Some(nodes) = self.parts.registry.nodes_with(&call.scope, name) else {
             return self.parts.registry.resolve_for(call, name).into_iter().collect();
         };

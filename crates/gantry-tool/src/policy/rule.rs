@@ -14,6 +14,10 @@ use crate::registry::canonical_name;
 use crate::registry::model_name::{folded, published_name};
 use crate::tool::{Crossing, Tool, Toolset};
 
+mod mismatch;
+
+pub use mismatch::Mismatch;
+
 /// One configured rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
@@ -167,13 +171,7 @@ impl Rule {
     }
 
     pub(super) fn matches(&self, request: &Request<'_>, agent: &String, sensitive: bool) -> bool {
-        self.is_about_subject(request.subject)
-            && (self.principals.is_empty() || self.principals.contains(&request.call.principal.kind()))
-            && (self.agents.is_empty() || self.agents.contains(agent))
-            && (self.touching.is_none() || sensitive)
-            && (self.hosts.is_empty() || self.names_hosts_of(request.crossings))
-            && (self.paths.is_empty() || self.names_paths_of(request))
-            && self.conditions.iter().all(|condition| condition.holds(request.input))
+        self.mismatch(request, agent, sensitive).is_none()
     }
 }
 

@@ -19,6 +19,8 @@ const INPUT_BYTES: usize = 16 * 1024;
 /// Characters that an approval question shows of both ends of a long string.
 const ASKED_END_CHARS: usize = 2_000;
 const ASKED_BYTES: usize = 64 * 1024;
+/// What masked values are replaced by.
+const MASKED: &str = "[masked]";
 const SHOWN_NAMES: usize = 32;
 const NAME_CHARS: usize = 64;
 
@@ -75,7 +77,7 @@ fn shortened(masker: &Masker, value: &Value, string: fn(&Masker, &str) -> Value)
         Value::Object(object) => {
             let field = |(name, item): (&String, &Value)| {
                 let secret = Masker::is_secret_name(name) && !item.is_null();
-                let item = if secret { json!("[masked]") } else { shortened(masker, item, string) };
+                let item = if secret { json!(MASKED) } else { shortened(masker, item, string) };
                 (masked(masker, name), item)
             };
             object.iter().map(field).collect()
@@ -110,6 +112,54 @@ fn both_ends(masker: &Masker, text: &str) -> Value {
     let head: String = text.chars().take(ASKED_END_CHARS).collect();
     let tail: String = text.chars().skip(total - ASKED_END_CHARS).collect();
     json!({"begins": head, "ends": tail, "charactersNotShown": total - 2 * ASKED_END_CHARS})
+}
+
+/// Whether a recorded input is only the names of its fields, its size and its hash.
+pub(crate) fn is_only_a_digest(recorded: &Value) -> bool {
+    recorded.as_object().is_some_and(|object| {
+        object.len() == 3 && ["fields", "bytes", "blake3"].iter().all(|name| object.contains_key(*name))
+    })
+}
+
+/// Returns a recorded input with `text` for every masked or shortened part, and adds the paths of such values to `hidden`.
+pub(crate) fn with_stand_ins(
+    recorded: &Value,
+    text: &str,
+    path: &mut Vec<String>,
+    hidden: &mut Vec<Vec<String>>,
+) -> Value {
+    let is_shortened = |object: &Map<String, Value>| {
+        object.len() == 3 && ["head", "bytes", "blake3"].iter().all(|name| object.contains_key(*name))
+    };
+    match recorded {
+        Value::String(known) if known.contains(MASKED) => {
+            hidden.push(path.clone());
+            Value::String(known.replace(MASKED, text))
+        }
+        Value::Object(object) if is_shortened(object) => {
+            hidden.push(path.clone());
+            Value::String(text.to_owned())
+        }
+        Value::Object(object) => {
+            let mut filled = Map::new();
+            for (name, value) in object {
+                path.push(name.clone());
+                filled.insert(name.clone(), with_stand_ins(value, text, path, hidden));
+                path.pop();
+            }
+            Value::Object(filled)
+        }
+        Value::Array(items) => {
+            let mut filled = Vec::new();
+            for (index, value) in items.iter().enumerate() {
+                path.push(index.to_string());
+                filled.push(with_stand_ins(value, text, path, hidden));
+                path.pop();
+            }
+            Value::Array(filled)
+        }
+        other => other.clone(),
+    }
 }
 
 /// Masks secrets by their form: values after a secret-looking name, and values with a well-known shape.

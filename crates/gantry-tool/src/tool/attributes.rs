@@ -17,6 +17,7 @@ pub(crate) struct Attributes {
     bounds_depth: bool,
     errors_without_success: bool,
     recognised: bool,
+    may_escalate: bool,
 }
 
 /// A property by which lists of tools may select, written `is:NAME`.
@@ -124,6 +125,16 @@ impl Tool {
         self
     }
 
+    /// The input may have the field [`crate::ESCALATION_FIELD`], which lets a command of an agent leave the sandbox.
+    pub fn may_escalate(mut self) -> Self {
+        self.attributes.may_escalate = true;
+        self
+    }
+
+    pub(crate) fn has_escalation(&self) -> bool {
+        self.attributes.may_escalate
+    }
+
     pub fn is_polling(&self) -> bool {
         self.attributes.polls
     }
@@ -162,12 +173,13 @@ impl Tool {
     /// Gives a node's tool the attributes of `own`, this program's tool of the same name. A tool that runs commands still
     /// counts as having every effect, and so does one that is not read-only although `own` is.
     pub(crate) fn recognised_as(mut self, own: &Tool) -> Tool {
-        let Attributes { polls, offered_to_clients, offered_to_agents, .. } = own.attributes;
+        let Attributes { polls, offered_to_clients, offered_to_agents, may_escalate, .. } = own.attributes;
         self.attributes = Attributes {
             polls,
             offered_to_clients,
             offered_to_agents,
             recognised: true,
+            may_escalate,
             ..Attributes::default()
         };
         self.written_field = own.written_field;

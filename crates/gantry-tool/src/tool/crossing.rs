@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::call::Call;
 use crate::error::Violation;
 use crate::tool::convert::convert;
-use crate::tool::{Effect, Tool, Toolset};
+use crate::tool::{Effect, Tool, Toolset, Touch};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Crossing {
@@ -47,8 +47,25 @@ impl Tool {
         self
     }
 
-    /// The crossings of a call, apart from the paths of this machine that it writes.
-    pub(crate) fn crossings(&self, call: &Call, input: &Value) -> Result<Vec<Crossing>, Violation> {
+    /// The crossings of a call that touches these paths.
+    pub(crate) fn crossings(
+        &self,
+        call: &Call,
+        input: &Value,
+        touches: &[Touch],
+    ) -> Result<Vec<Crossing>, Violation> {
+        let mut crossings = self.declared_crossings(call, input)?;
+        let outside = touches.iter().filter(|touch| touch.outside);
+        crossings.extend(outside.map(|touch| Crossing::Write(touch.path.clone())));
+        Ok(crossings)
+    }
+
+    /// Whether the crossings depend on the input.
+    pub(crate) fn has_crossings(&self) -> bool {
+        self.crosses.is_some() || self.written_field.is_some()
+    }
+
+    fn declared_crossings(&self, call: &Call, input: &Value) -> Result<Vec<Crossing>, Violation> {
         if let Some(crosses) = &self.crosses {
             return crosses(call, input);
         }
@@ -83,7 +100,7 @@ mod tests {
 
     fn crossings(tool: &Tool, input: Value) -> Vec<Crossing> {
         let call = Call::new(Principal::Agent { id: "a".into() }, Surface::Agent, "/w".into());
-        tool.crossings(&call, &input).unwrap()
+        tool.crossings(&call, &input, &[]).unwrap()
     }
 
     fn remote(toolset: Toolset, read_only: bool) -> Tool {

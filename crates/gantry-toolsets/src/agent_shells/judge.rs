@@ -9,7 +9,8 @@ use gantry_net::{
     ConnectionRecord, EgressDecision, EgressJudge, EgressOutcome, NetworkPolicy, PresetKind, Wanted, preset,
 };
 use gantry_tool::{
-    Approval, AuditRecord, AuditSink, Autonomy, Consent, Decision, Durability, EGRESS_RULE, Masker, Phase,
+    Approval, AskedConnection, AuditRecord, AuditSink, Autonomy, Consent, Decision, Durability, EGRESS_RULE,
+    Masker, Phase,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -111,7 +112,7 @@ impl SessionJudge {
         let why = match () {
             () if by.call.autonomy == Autonomy::Autonomous => "the agent is autonomous, so nobody is asked",
             () if !by.is_running => "no call of the session is running that could ask",
-            () if by.call.approver.is_none() => "nobody can be asked",
+            () if by.call.connection_approver().is_none() => "nobody can be asked",
             () => return self.answer(subject, wanted, by).await,
         };
         EgressDecision::Deny { reason: format!("{why}; {}", self.remedy(wanted, by.is_labelled())) }
@@ -136,7 +137,7 @@ impl SessionJudge {
 
     fn question(&self, subject: Subject, wanted: &Wanted, by: &Attributed) -> Question {
         let (answered, answer) = watch::channel(None);
-        let asked = by.call.approver.as_ref().map(|approver| approver.ask(self.approval(wanted, by)));
+        let asked = by.call.connection_approver().map(|approver| approver.ask(self.approval(wanted, by)));
         let remedy = self.remedy(wanted, subject.labelled);
         let (state, ledger, call) = (self.state.clone(), self.ledger.clone(), by.call.clone());
         let asking = tokio::spawn(async move {
@@ -164,25 +165,15 @@ impl SessionJudge {
 
     fn approval(&self, wanted: &Wanted, by: &Attributed) -> Approval {
         let Wanted { host, port, .. } = wanted;
-        let input = json!({"host": host, "port": port});
         let place = match wanted.loopback_service {
             true => format!("port {port} of this machine's loopback"),
             false => format!("{host} (port {port})"),
         };
-        let reason = match by.is_labelled() {
-            false => format!("a command wants to connect to {place}"),
-            true => format!(
-                "a command wants to connect to {place}, and the session has read untrusted and private content"
-            ),
-        };
-        let approval = Approval::new(&self.masker, &by.call, by.tool, EGRESS_RULE, &reason, &input);
-        if !by.is_labelled() {
-            return approval;
-        }
-        // An earlier "always" for this host does not answer the question.
-        let labelled = json!({"host": host, "port": port, "labelled": true});
-        let distinct = Approval::new(&self.masker, &by.call, by.tool, EGRESS_RULE, &reason, &labelled);
-        Approval { fingerprint: distinct.fingerprint, ..approval }
+        AskedConnection { host, port: *port, place: &place, labelled: by.is_labelled() }.approval(
+            &self.masker,
+            &by.call,
+            by.tool,
+        )
     }
 
     /// Says how to allow the connection.

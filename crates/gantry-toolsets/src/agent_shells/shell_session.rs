@@ -114,7 +114,7 @@ pub(super) struct Attributed {
 impl Attributed {
     /// Reports whether the call's caller has read both untrusted and private content.
     pub(super) fn is_labelled(&self) -> bool {
-        Label::BOTH.iter().all(|label| self.call.labels.contains(label))
+        self.call.has_both_labels()
     }
 }
 

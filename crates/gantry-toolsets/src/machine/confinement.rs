@@ -12,7 +12,7 @@ use super::{Machine, SYSTEM_READABLE, SandboxMode, ShellUse};
 
 /// `Confinement` is what one command can reach. An agent's session keeps its network while it exists.
 pub(crate) struct Confinement {
-    sandbox: Sandbox,
+    pub(super) sandbox: Sandbox,
     shell: Option<ShellUse>,
     /// The command's temporary directory, if it has its own.
     tmp: Option<PathBuf>,
@@ -111,7 +111,10 @@ impl Machine {
     /// Reports whether the operator wants the call's commands to be isolated.
     fn wants_isolation(&self, call: &Call) -> bool {
         let shell = self.shell();
-        shell.isolated && shell.sandbox == SandboxMode::Required && call.principal.is_own_agent()
+        shell.isolated
+            && shell.sandbox == SandboxMode::Required
+            && call.principal.is_own_agent()
+            && !call.escalated
     }
 
     /// Decides about the sockets of commands. Only isolated commands can be limited to some hosts;
@@ -236,7 +239,8 @@ impl Machine {
         paths.filter(|path| !contains_workspace(path)).collect()
     }
 
-    /// Returns the confinement of an ordinary shell. The operator on an open network has none.
+    /// Returns the confinement of an ordinary shell. The operator on an open network has none, nor
+    /// has a command that was allowed to leave the sandbox.
     /// Others cannot reach Gantry's own paths and, if the call must avoid them, sensitive paths of
     /// the home directory. On a contained machine, everyone has only the workspace and the system's
     /// programs.
@@ -255,7 +259,8 @@ impl Machine {
             };
         }
         let open = network == Network::Allowed;
-        if open && (call.principal.is_operator() || self.parts.shell.sandbox == SandboxMode::Off) {
+        let has_operator_rights = call.principal.is_operator() || call.escalated;
+        if open && (has_operator_rights || self.parts.shell.sandbox == SandboxMode::Off) {
             return Sandbox::None;
         }
         let mut closed = self.parts.closed.clone();

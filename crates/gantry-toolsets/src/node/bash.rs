@@ -45,6 +45,16 @@ struct Input {
     background: bool,
     /// Milliseconds (10 to 120000) to wait before the command moves to the background.
     yield_ms: Option<f64>,
+    /// Leave the sandbox, if the user agrees.
+    #[expect(dead_code, reason = "the gate decides about it and sets `Call::escalated`")]
+    escalate: Option<Escalate>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Escalate {
+    #[expect(dead_code, reason = "the gate shows it to the user")]
+    reason: String,
 }
 
 pub(super) const NAME: &str = "Bash";
@@ -56,6 +66,7 @@ pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
         .runs_in("workdir", machine.free_paths())
         .offered_to_clients()
         .offered_to_agents()
+        .may_escalate()
 }
 
 async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<ShellRun, ToolError> {
@@ -78,8 +89,7 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<ShellRun
             let prepared = Prepared { command, session, confinement };
             wait_then_yield(&ctx, prepared, &sessions, yield_time(yield_ms)).await
         }
-        // The confinement is kept until the command has ended.
-        _ => run_to_end(&ctx, command, session, &sessions).await,
+        _ => run_to_end(&ctx, command, session, &sessions, &confinement).await,
     }
 }
 
@@ -141,6 +151,7 @@ async fn run_to_end(
     command: Command,
     session: Session,
     sessions: &Sessions,
+    confinement: &Confinement,
 ) -> Result<ShellRun, ToolError> {
     let processes = ctx.state.processes();
     let finished = processes.run(command, ctx.call.cancel.clone()).await.map_err(process_error)?;
@@ -149,6 +160,7 @@ async fn run_to_end(
     }
     let id = finished.id;
     let logged = finished.logged;
+    confinement.explain_failure(&ctx.call, &finished);
     let answer = ShellRun::completed(finished, &session, &ctx.state.web().masker);
     if logged {
         sessions.add(processes, id, session);
@@ -209,6 +221,7 @@ async fn wait_then_yield(
         Waited::Finished(finished) => {
             waiting.id = None;
             let truncated = finished.stdout.truncated;
+            confinement.explain_failure(&ctx.call, &finished);
             let answer = ShellRun::completed(finished, &session, &ctx.state.web().masker);
             if truncated {
                 sessions.add(processes, id, session);

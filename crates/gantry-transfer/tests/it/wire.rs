@@ -155,6 +155,8 @@ impl World {
             surface: "cli".into(),
             session: None,
             labels: Vec::new(),
+            escalated: false,
+            asks: false,
         };
         let open = TransferOpen {
             transfer: "t".into(),

@@ -158,7 +158,7 @@ fn deadline(time: Option<Duration>) -> Option<Instant> {
 }
 
 /// Reads the input: the argument itself, a file, or standard input.
-fn read_input(environment: &Environment, input: &str) -> Result<String> {
+pub(crate) fn read_input(environment: &Environment, input: &str) -> Result<String> {
     if input == "-" {
         let mut text = String::new();
         std::io::stdin()

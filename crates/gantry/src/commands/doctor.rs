@@ -5,6 +5,7 @@ use gantry_tool::ToolScope;
 use gantry_toolsets::SearchProvider;
 use serde_json::json;
 
+use crate::commands::policy::check::dead_rules;
 use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::local::{Local, processes, web};
@@ -291,19 +292,6 @@ fn agents(local: &Local) -> Vec<Check> {
 
 /// Warns of policy rules that can never match, because they protect nothing.
 fn rules(local: &Local) -> Vec<Check> {
-    let tools = local.gate.registry().entries();
-    let mut checks = Vec::new();
-    for (index, rule) in local.config.policy.rules.iter().enumerate() {
-        let (pattern, agents) = rule.subjects();
-        let known = gantry_tool::Rule::new("", pattern, gantry_tool::Decision::Deny, "");
-        if known.is_ok_and(|rule| !tools.iter().any(|tool| rule.is_about(tool))) {
-            let text = format!("policy rule {}: \"{pattern}\" matches no tool", index + 1);
-            checks.push(Check { name: "policy", health: Health::Warning, text });
-        }
-        for agent in agents.iter().filter(|agent| local.agent(agent).is_err()) {
-            let text = format!("policy rule {}: unknown agent \"{agent}\"", index + 1);
-            checks.push(Check { name: "policy", health: Health::Warning, text });
-        }
-    }
-    checks
+    let check = |text| Check { name: "policy", health: Health::Warning, text };
+    dead_rules(local).into_iter().map(check).collect()
 }

@@ -8,7 +8,7 @@ use gantry_tool::{Violation, nearest, parse_checked};
 use serde_json::{Map, Value};
 use toml_edit::DocumentMut;
 
-use super::{Config, redacted_errors};
+use super::{Config, PolicyConfig, redacted_errors};
 
 /// Variables that are not configuration keys.
 const OTHER_VARIABLES: [&str; 10] =
@@ -76,6 +76,28 @@ fn from_toml(text: &str) -> Result<Value, String> {
 
 impl Layers {
     pub(crate) fn load(&self) -> Result<Config, ConfigError> {
+        parse(self.combined()?)
+    }
+
+    /// As [`Layers::load`], but the errors of every policy rule are listed, whatever else is invalid.
+    pub(crate) fn check_policy(&self) -> Result<Config, ConfigError> {
+        let value = self.combined()?;
+        let secrets = redacted_errors::Secrets::of(&value);
+        let of_rules = PolicyConfig::rule_violations(&value["policy"]["rules"]);
+        parse(value).map_err(|mut err| {
+            if let ConfigError::Invalid { violations } = &mut err {
+                for mut violation in of_rules {
+                    secrets.hide(&mut violation);
+                    if !violations.contains(&violation) {
+                        violations.push(violation);
+                    }
+                }
+            }
+            err
+        })
+    }
+
+    fn combined(&self) -> Result<Value, ConfigError> {
         let mut value = self.read_file()?;
         for (name, text) in &self.variables {
             if !OTHER_VARIABLES.contains(&name.as_str()) {
@@ -86,7 +108,7 @@ impl Layers {
             let (key, text) = text.split_once('=').ok_or_else(|| ConfigError::BadSet(text.clone()))?;
             set(&mut value, key.trim(), parse_value(text.trim()));
         }
-        parse(value)
+        Ok(value)
     }
 
     fn read_file(&self) -> Result<Value, ConfigError> {

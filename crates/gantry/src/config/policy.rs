@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use gantry_domain::ConfigSection;
-use gantry_tool::{Condition, Decision, Operator, PrincipalKind, Rule, RuleError, Touching, Violation};
+use gantry_tool::{
+    Condition, Decision, Operator, PrincipalKind, Rule, RuleError, Touching, Violation, parse_checked,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -67,6 +69,23 @@ struct ConditionConfig {
 }
 
 impl PolicyConfig {
+    /// Returns the errors of each rule of a raw list: of its shape, or else of its parts.
+    pub(super) fn rule_violations(rules: &Value) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for (index, rule) in rules.as_array().into_iter().flatten().enumerate() {
+            let at = format!("policy.rules.{index}");
+            match parse_checked::<RuleConfig>(rule.clone()).map(|rule| rule.build(index)) {
+                Ok(Ok(_)) => {}
+                Ok(Err(message)) => violations.push(Violation { path: at, message }),
+                Err(found) => violations.extend(found.into_iter().map(|violation| {
+                    let path = [at.as_str(), &violation.path].join(".");
+                    Violation { path: path.trim_end_matches('.').to_owned(), ..violation }
+                })),
+            }
+        }
+        violations
+    }
+
     /// Builds the rules, or returns the error of each invalid one.
     pub(crate) fn build_rules(&self) -> Result<Vec<Rule>, ConfigError> {
         let (mut rules, mut violations) = (Vec::new(), Vec::new());
@@ -86,9 +105,25 @@ impl RuleConfig {
         (&self.tool, &self.agents)
     }
 
+    /// The name in refusals and in the audit log.
+    pub(crate) fn shown_name(&self, index: usize) -> String {
+        self.name.clone().unwrap_or_else(|| format!("rule-{}", index + 1))
+    }
+
+    /// Whether the rule does not depend on the input.
+    pub(crate) fn is_unconditional(&self) -> bool {
+        self.when.is_empty() && self.touches.is_none()
+    }
+
+    /// Whether the rule is for all principals of the other rule.
+    pub(crate) fn covers_principals(&self, other: &RuleConfig) -> bool {
+        let has_all = || other.principals.iter().all(|kind| self.principals.contains(kind));
+        self.principals.is_empty() || (!other.principals.is_empty() && has_all())
+    }
+
     fn build(&self, index: usize) -> Result<Rule, String> {
         let words = |err: RuleError| err.to_string();
-        let name = self.name.clone().unwrap_or_else(|| format!("rule-{}", index + 1));
+        let name = self.shown_name(index);
         let reason = match (&*self.reason, self.decision) {
             ("", Decision::Deny) => "the operator's policy forbids it",
             ("", Decision::Ask) => "the operator's policy requires approval",

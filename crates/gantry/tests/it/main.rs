@@ -29,6 +29,7 @@ mod cli {
     mod gateway_parity;
     mod models;
     mod native_tools;
+    mod policy;
     mod printing;
     mod terminal;
     mod web;

@@ -12,10 +12,12 @@ use tokio::runtime::Runtime;
 mod border;
 mod budgets;
 mod children;
+mod escalation;
 mod flow;
 mod idempotency;
 mod isolated;
 mod kills;
+mod node_questions;
 mod openai;
 mod real_model;
 mod slow_listeners;
@@ -69,7 +71,12 @@ pub(crate) struct Far {
 
 impl Far {
     pub(crate) fn join(gateway: &World, up: &Gateway) -> Far {
+        Far::join_configured(gateway, up, "")
+    }
+
+    pub(crate) fn join_configured(gateway: &World, up: &Gateway, config: &str) -> Far {
         let world = World::new();
+        world.configure(config);
         let token = up.add_node(gateway, "far", &[]);
         let mut command = world.command(&["node", "--gateway", &up.url, "--id", "far"]);
         command.env("GANTRY_TOKEN", token).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -12,6 +12,17 @@ use super::clients::installed;
 /// Tokens of the o200k vocabulary for names, descriptions and input schemas.
 const MOST_TOKENS: usize = 1_600;
 
+/// MCP clients have approvals of their own.
+#[test]
+fn leaving_the_sandbox_is_not_offered_to_clients() {
+    let world = World::new();
+    let listed = Client::new(&world, &[]).ask("tools/list", &json!({}));
+    let bash =
+        listed["result"]["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "Bash").unwrap();
+    assert!(bash["inputSchema"]["properties"]["command"].is_object(), "{bash}");
+    assert_eq!(bash["inputSchema"]["properties"].get("escalate"), None, "{bash}");
+}
+
 #[test]
 fn default_tool_list_costs_at_most_1600_tokens() {
     let world = World::new();

@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use super::{Model, call, post, results};
 
 /// A gateway whose agent makes the calls that its user lists as JSON.
-struct Stage {
-    model: Model,
-    world: World,
-    up: Gateway,
-    internet: Internet,
+pub(super) struct Stage {
+    pub(super) model: Model,
+    pub(super) world: World,
+    pub(super) up: Gateway,
+    pub(super) internet: Internet,
 }
 
 impl Stage {
-    fn new(agent: &str) -> Stage {
+    pub(super) fn new(agent: &str) -> Stage {
         let model = Model::deciding(turn);
         let internet = Internet::start();
         // The workspace is the home directory, with credentials and the data directory in it.
@@ -44,20 +44,20 @@ impl Stage {
     }
 
     /// Runs shell commands in one session. Returns the results of the calls.
-    fn run(&self, session: &str, commands: &[&str]) -> Vec<String> {
+    pub(super) fn run(&self, session: &str, commands: &[&str]) -> Vec<String> {
         let calls: Vec<Value> =
             commands.iter().map(|command| json!(["Bash", {"command": command}])).collect();
         self.calls(session, &json!(calls))
     }
 
-    fn calls(&self, session: &str, calls: &Value) -> Vec<String> {
+    pub(super) fn calls(&self, session: &str, calls: &Value) -> Vec<String> {
         let reported = post(&self.up, session, &json!({"message": calls.to_string()}), &[]).json();
         assert_eq!(reported["reply"], "done", "{reported}");
         self.results()
     }
 
     /// The results that the model was sent last.
-    fn results(&self) -> Vec<String> {
+    pub(super) fn results(&self) -> Vec<String> {
         let last = self.model.server.requests().pop().unwrap();
         let messages = last.body["messages"].as_array().unwrap().clone();
         let results = messages.iter().filter(|message| message["role"] == "tool");
@@ -141,7 +141,7 @@ impl Internet {
         Internet { port, authority, hosts, _server: server, _folder: folder }
     }
 
-    fn hosts(&self) -> Vec<String> {
+    pub(super) fn hosts(&self) -> Vec<String> {
         self.hosts.lock().unwrap().clone()
     }
 }

@@ -1,0 +1,38 @@
+//! Asks the gateway about connections of commands, for a call that the gateway waits for.
+
+use gantry_link::LinkError;
+use gantry_protocol::{ApprovalAnswer, ConnectionAsk, method, raw};
+use gantry_tool::{Approver, Consent, EGRESS_RULE};
+
+use crate::progress::Current;
+
+/// Asks over the current connection. Dropping the question cancels it at the gateway.
+pub(crate) fn approver(current: Current, call_id: String) -> Approver {
+    Approver::new(move |approval| {
+        let (current, call) = (current.clone(), call_id.clone());
+        async move {
+            let host = approval.input["host"].as_str().filter(|_| approval.rule == EGRESS_RULE);
+            let port = approval.input["port"].as_u64().and_then(|port| u16::try_from(port).ok());
+            let (Some(host), Some(port)) = (host.map(str::to_owned), port) else {
+                return Consent::Denied("only connections can be asked about from a node".into());
+            };
+            let Some(link) = current.get() else { return std::future::pending().await };
+            let asked =
+                link.request(method::CONNECTION_ASK, raw(&ConnectionAsk { call, host, port }), None).await;
+            match asked {
+                Ok(answer) => consent(serde_json::from_str(answer.get()).ok()),
+                Err(LinkError::Remote(error)) => Consent::Denied(error.message),
+                // This is not an answer of a person, so the connection waits until its limit and may ask again.
+                Err(LinkError::Closed(_)) => std::future::pending().await,
+            }
+        }
+    })
+}
+
+fn consent(answer: Option<ApprovalAnswer>) -> Consent {
+    match answer {
+        Some(ApprovalAnswer { allow: true, .. }) => Consent::Allowed,
+        Some(ApprovalAnswer { reason: Some(reason), .. }) => Consent::Denied(reason),
+        _ => Consent::Denied("the gateway did not answer the question".into()),
+    }
+}
