@@ -60,8 +60,8 @@ impl Files {
     /// Returns a scope that accepts all absolute paths, and resolves relative ones from `base`. The
     /// base may itself be closed: the check applies to every place that is reached from it.
     pub fn free(&self, base: &Path) -> Result<Scope, FileError> {
-        let OpenDir { path, .. } = self.base(base)?;
-        Ok(Scope::new(self.clone(), Tree::free(self.inner.top.clone(), &path), path))
+        let OpenDir { fd, path } = self.base(base)?;
+        Ok(Scope::new(self.clone(), Tree::free(self.inner.top.clone(), &path, Arc::new(fd)), path))
     }
 
     /// Returns what is closed now, for walkers that check often.
@@ -90,12 +90,13 @@ impl Files {
                 path: top.iter().chain(names.iter().map(OsString::as_os_str)).collect(),
             });
         }
-        let tree = Tree::free(self.inner.top.clone(), top);
+        let tree = Tree::free(self.inner.top.clone(), top, self.inner.top.clone());
         let place = tree.place(&absolute, LastLink::Follow, Missing::Refuse)?;
         let fd = match &place.name {
-            None => place.dir,
-            Some(name) => handle::open_child_dir(&place.dir, name).map_err(fail)?,
+            None => handle::same_dir(&place.dir),
+            Some(name) => handle::open_child_dir(&place.dir, name),
         };
+        let fd = fd.map_err(fail)?;
         Ok(OpenDir { fd, path: place.path })
     }
 }

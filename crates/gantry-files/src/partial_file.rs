@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -32,7 +33,7 @@ const HASH_BLOCK: usize = 1 << 20;
 #[derive(Debug)]
 pub struct PartialFile {
     files: Files,
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     /// The last component of the destination.
     name: OsString,
     part_name: String,

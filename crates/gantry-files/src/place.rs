@@ -33,6 +33,8 @@ pub(crate) struct Tree {
     given: PathBuf,
     /// The names from the root to where relative paths start; empty in a contained tree.
     start: Vec<OsString>,
+    /// The handle of the directory where relative paths start.
+    base: Arc<OwnedFd>,
     /// In a contained tree, a path that leaves the root is refused. In a free one, `..` at the top
     /// stays there, as in the kernel.
     contained: bool,
@@ -42,7 +44,7 @@ pub(crate) struct Tree {
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The directory that contains `name`, or the place itself if there is no name.
-    pub(crate) dir: OwnedFd,
+    pub(crate) dir: Arc<OwnedFd>,
     /// The names from the tree's root to `dir`, none of which is a link.
     pub(crate) names: Vec<OsString>,
     pub(crate) name: Option<OsString>,
@@ -97,28 +99,30 @@ impl Place {
 impl Tree {
     pub(crate) fn contained(given: &Path, real: &Path, root: OwnedFd) -> Tree {
         let (root_path, given) = (real.to_path_buf(), given.to_path_buf());
-        Tree { root: Arc::new(root), root_path, given, start: Vec::new(), contained: true }
+        let root = Arc::new(root);
+        Tree { root: root.clone(), root_path, given, start: Vec::new(), base: root, contained: true }
     }
 
-    /// `top` is the handle of `/`.
-    pub(crate) fn free(top: Arc<OwnedFd>, real_base: &Path) -> Tree {
+    /// `top` is the handle of `/`, and `base` that of `real_base`.
+    pub(crate) fn free(top: Arc<OwnedFd>, real_base: &Path, base: Arc<OwnedFd>) -> Tree {
         let start = real_base.iter().skip(1).map(OsString::from).collect();
         let path = PathBuf::from("/");
-        Tree { root: top, root_path: path.clone(), given: path, start, contained: false }
+        Tree { root: top, root_path: path.clone(), given: path, start, base, contained: false }
     }
 
     /// Finds where `path` leads. Nothing is created unless `missing` says so.
     pub(crate) fn place(&self, path: &Path, last: LastLink, missing: Missing) -> Result<Place, FileError> {
         check_spelling(path)?;
-        let (start, relative) = if path.is_absolute() {
-            (Vec::new(), self.strip(path).ok_or_else(|| FileError::Outside { path: path.into() })?)
+        let (dir, start, relative) = if path.is_absolute() {
+            let relative = self.strip(path).ok_or_else(|| FileError::Outside { path: path.into() })?;
+            (&self.root, Vec::new(), relative)
         } else {
-            (self.start.clone(), path)
+            (&self.base, self.start.clone(), path)
         };
         let mut walk = PathWalk {
             tree: self,
             asked: path,
-            dir: None,
+            dir: Some(dir.clone()),
             names: start,
             missing: Vec::new(),
             todo: components(relative),
@@ -146,7 +150,7 @@ struct PathWalk<'a> {
     tree: &'a Tree,
     asked: &'a Path,
     /// The handle of `names`, opened when first needed.
-    dir: Option<OwnedFd>,
+    dir: Option<Arc<OwnedFd>>,
     names: Vec<OsString>,
     /// The names below `names` that do not exist.
     missing: Vec<OsString>,
@@ -161,8 +165,15 @@ impl PathWalk<'_> {
             return Ok(None);
         }
         let Some((name, parents)) = self.todo.make_contiguous().split_last() else { return Ok(None) };
+        let Some(start) = self.dir.clone() else { return Ok(None) };
+        let dir = match parents {
+            [] => start,
+            parents => match handle::open_beneath(start.as_fd(), parents) {
+                Ok(dir) => Arc::new(dir),
+                Err(_) => return Ok(None),
+            },
+        };
         let names: Vec<OsString> = self.names.iter().chain(parents).cloned().collect();
-        let Ok(dir) = self.tree.open_names(&names) else { return Ok(None) };
         let name = name.clone();
         let mut seen = None;
         if last == LastLink::Follow {
@@ -232,7 +243,7 @@ impl PathWalk<'_> {
         };
         match opened {
             Ok(child) => {
-                self.dir = Some(child);
+                self.dir = Some(Arc::new(child));
                 self.names.push(name);
             }
             Err(Errno::NOENT) if missing == Missing::Note => {
@@ -277,14 +288,17 @@ impl PathWalk<'_> {
         Ok(true)
     }
 
-    fn take_dir(&mut self) -> Result<OwnedFd, FileError> {
+    fn take_dir(&mut self) -> Result<Arc<OwnedFd>, FileError> {
         match self.dir.take() {
             Some(dir) => Ok(dir),
-            None => self.tree.open_names(&self.names).map_err(|err| FileError::io("open", self.asked, err)),
+            None => {
+                let opened = self.tree.open_names(&self.names);
+                opened.map(Arc::new).map_err(|err| FileError::io("open", self.asked, err))
+            }
         }
     }
 
-    fn finish(&self, dir: OwnedFd, names: Vec<OsString>, name: Option<OsString>) -> Place {
+    fn finish(&self, dir: Arc<OwnedFd>, names: Vec<OsString>, name: Option<OsString>) -> Place {
         let mut path = self.tree.root_path.clone();
         path.extend(names.iter().chain(&name));
         Place { dir, names, name, path, missing: Vec::new(), seen: None }

@@ -91,6 +91,31 @@ fn free_scope_accepts_absolute_paths() {
     );
 }
 
+/// Relative paths start at the directory that was opened, wherever it is now.
+#[test]
+fn relative_paths_stay_beneath_the_opened_base() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let [base, moved, closed] = ["base", "moved", "closed"].map(|name| root.join(name));
+    for (folder, text) in [(base.join("sub"), "first"), (closed.clone(), "closed")] {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("a.txt"), text).unwrap();
+    }
+    std::fs::write(base.join("a.txt"), "first").unwrap();
+    let options = FilesOptions { closed: vec![closed.clone()], ..FilesOptions::default() };
+    let scope = Files::new(options).unwrap().free(&base).unwrap();
+    let read = |path: &str| scope.open(path).map(|file| file.read_all(100).unwrap());
+    std::fs::rename(&base, &moved).unwrap();
+    symlink(&closed, &base).unwrap();
+    for path in ["a.txt", "sub/a.txt"] {
+        assert_eq!(read(path).unwrap(), b"first", "{path}");
+    }
+    std::fs::rename(&moved, closed.join("moved")).unwrap();
+    for path in ["a.txt", "sub/a.txt", "./a.txt"] {
+        assert!(matches!(read(path), Err(FileError::Closed { .. })), "{path}: {:?}", read(path));
+    }
+}
+
 #[test]
 fn stale_tag_is_rejected_with_the_current_one() {
     let dir = tempfile::tempdir().unwrap();
