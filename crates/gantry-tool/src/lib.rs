@@ -34,7 +34,9 @@ pub use call::{
     UnknownPrincipal,
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
-pub use gate::approval::{Approval, Approver, Consent, ConsentFuture, EGRESS_RULE};
+pub use gate::approval::{
+    Approval, Approver, BORDER_RULE, Consent, ConsentFuture, EGRESS_RULE, ESCALATION_RULE, FLOW_RULE,
+};
 pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
 pub use metrics::{Metrics, Status};
 pub use policy::sensitive::SensitivePaths;
@@ -47,13 +49,16 @@ pub use registry::{LOCAL_NODE, NodeState, Registry, RegistryError, ToolScope, Vi
 pub use results::budget::{DEFAULT_MAX_MCP_RESULT_CHARS, DEFAULT_MAX_RESULT_CHARS};
 pub use results::envelope::{Done, done};
 pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore, TextLength, WriteText};
-pub use text::invisible::{is_hidden, without_hidden};
+pub use text::invisible::{is_hidden, on_one_line, without_hidden};
 pub use text::mask::{Masker, SHORTEST_SECRET, SecretSource, mask_found};
 pub use text::nearest::nearest;
+pub use text::question::QuestionText;
 pub use tool::attributes::Property;
 pub use tool::effect::Effect;
 pub use tool::locations::{DataAccess, DataLocation};
 pub use tool::published_schema::published_input;
 pub use tool::schema::{Validator, check_schema, parse_checked, too_costly};
-pub use tool::{Access, Capability, IntoReply, Label, RemoteTool, Reply, Text, Tool, Toolset, Touch};
+pub use tool::{
+    Access, AskedCall, Capability, IntoReply, Label, RemoteTool, Reply, Text, Tool, Toolset, Touch,
+};
 pub use wire::remote_reply;

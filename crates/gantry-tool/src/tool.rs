@@ -12,6 +12,7 @@ use crate::call::{Call, Ctx};
 use crate::error::{ToolError, Violation};
 use crate::policy::Implied;
 
+pub(crate) mod asked;
 pub(crate) mod attributes;
 mod capability;
 pub(crate) mod convert;
@@ -25,6 +26,8 @@ pub(crate) mod schema;
 mod toolset;
 mod touch;
 
+pub use asked::AskedCall;
+use asked::Describe;
 use attributes::Attributes;
 pub use capability::Capability;
 use convert::convert;
@@ -99,6 +102,7 @@ pub struct Tool {
     walked: Option<Touches>,
     implies: Option<Implies>,
     pub(crate) locations: Option<Locations>,
+    pub(crate) describe: Option<Describe>,
     /// Whether a call has no network.
     offline: Option<Offline>,
     run: Run,
@@ -157,6 +161,7 @@ impl Tool {
             walked: None,
             implies: None,
             locations: None,
+            describe: None,
             offline: None,
             run: erased,
         }
@@ -196,6 +201,7 @@ impl Tool {
             walked: None,
             implies: None,
             locations: None,
+            describe: None,
             offline: None,
             run: Arc::new(move |call, input| Box::pin(run(call, input))),
         }

@@ -159,6 +159,7 @@ impl Tool {
         let Attributes { polls, offered_to_clients, offered_to_agents, .. } = own.attributes;
         self.attributes =
             Attributes { polls, offered_to_clients, offered_to_agents, ..Attributes::default() };
+        self.describe.clone_from(&own.describe);
         let exceeds = own.is_read_only() && !self.is_read_only();
         if exceeds || own.has_effect(Effect::RunsCommands) {
             return self;
