@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use gantry_net::{
     ConnectionRecord, EgressDecision, EgressJudge, EgressOutcome, NetworkPolicy, PresetKind, Wanted, preset,
 };
+use gantry_protocol::AskedAction;
 use gantry_tool::{
-    Approval, AuditRecord, AuditSink, Autonomy, Consent, Durability, EGRESS_RULE, Masker, Phase,
+    Approval, AuditRecord, AuditSink, Autonomy, Consent, Durability, EGRESS_RULE, FLOW_RULE, Masker, Phase,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -32,12 +33,32 @@ pub(super) struct SessionJudge {
 
 #[derive(Default)]
 struct Known {
-    /// The calls of open connections.
-    open: Vec<(Wanted, Attributed)>,
+    /// The open connections.
+    open: Vec<Open>,
     /// Answers of this session.
     answers: HashMap<Subject, EgressDecision>,
     /// Open questions. One question serves all connections that wait for it.
     questions: HashMap<Subject, Weak<Question>>,
+}
+
+struct Open {
+    wanted: Wanted,
+    by: Attributed,
+    /// The rule that let it pass, for the audit log.
+    rule: String,
+}
+
+/// `Answer` is an answer to a question, with the grant that gave it.
+#[derive(Debug, Clone)]
+struct Answer {
+    decision: EgressDecision,
+    grant: Option<String>,
+}
+
+impl Answer {
+    fn denied(reason: String) -> Answer {
+        Answer { decision: EgressDecision::Deny { reason }, grant: None }
+    }
 }
 
 /// `Subject` is what a question is about. A yes that was given before the session held both labels
@@ -59,7 +80,7 @@ impl Subject {
 
 /// `Question` is asked while at least one connection waits for it.
 struct Question {
-    answer: watch::Receiver<Option<EgressDecision>>,
+    answer: watch::Receiver<Option<Answer>>,
     asking: JoinHandle<()>,
 }
 
@@ -97,10 +118,10 @@ impl SessionJudge {
         }
     }
 
-    async fn ask(&self, wanted: &Wanted, by: &Attributed) -> EgressDecision {
+    async fn ask(&self, wanted: &Wanted, by: &Attributed) -> Answer {
         let subject = Subject::of(wanted, by.is_labelled());
         if let Some(known) = self.known().answers.get(&subject) {
-            return known.clone();
+            return Answer { decision: known.clone(), grant: None };
         }
         let why = match () {
             () if by.call.autonomy == Autonomy::Autonomous => "the agent is autonomous, so nobody is asked",
@@ -108,11 +129,11 @@ impl SessionJudge {
             () if by.call.approver.is_none() => "nobody can be asked",
             () => return self.answer(subject, wanted, by).await,
         };
-        EgressDecision::Deny { reason: format!("{why}; {}", self.remedy(wanted, by.is_labelled())) }
+        Answer::denied(format!("{why}; {}", self.remedy(wanted, by.is_labelled())))
     }
 
     /// Waits for the answer to the question about the host, and asks it if nobody did.
-    async fn answer(&self, subject: Subject, wanted: &Wanted, by: &Attributed) -> EgressDecision {
+    async fn answer(&self, subject: Subject, wanted: &Wanted, by: &Attributed) -> Answer {
         let question = {
             let mut known = self.known();
             known.questions.retain(|_, question| question.strong_count() > 0);
@@ -125,7 +146,7 @@ impl SessionJudge {
         };
         let mut answer = question.answer.clone();
         let answered = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
-        answered.unwrap_or_else(|| EgressDecision::Deny { reason: "the question was withdrawn".into() })
+        answered.unwrap_or_else(|| Answer::denied("the question was withdrawn".into()))
     }
 
     fn question(&self, subject: Subject, wanted: &Wanted, by: &Attributed) -> Question {
@@ -138,20 +159,22 @@ impl SessionJudge {
                 Some(asked) => asked.await,
                 None => Consent::Denied("nobody can be asked".into()),
             };
-            let decision = match consent {
-                Consent::Allowed => EgressDecision::Allow,
-                Consent::Denied(why) => EgressDecision::Deny { reason: format!("{why}; {remedy}") },
+            let answer = match consent {
+                Consent::Allowed => Answer { decision: EgressDecision::Allow, grant: None },
+                Consent::Granted(grant) => Answer { decision: EgressDecision::Allow, grant: Some(grant) },
+                Consent::Denied(why) => Answer::denied(format!("{why}; {remedy}")),
             };
             // A call that has ended was not answered by a person.
             let is_answer = ledger.is_running(&call) && !call.cancel.is_cancelled();
-            if decision == EgressDecision::Allow || is_answer {
+            // A grant is looked up each time, because it may be revoked.
+            if answer.grant.is_none() && (answer.decision == EgressDecision::Allow || is_answer) {
                 let answers = &mut lock(&state).answers;
                 if answers.len() >= MAX_REMEMBERED {
                     answers.clear();
                 }
-                answers.insert(subject, decision.clone());
+                answers.insert(subject, answer.decision.clone());
             }
-            answered.send_replace(Some(decision));
+            answered.send_replace(Some(answer));
         });
         Question { answer, asking }
     }
@@ -169,14 +192,10 @@ impl SessionJudge {
                 "a command wants to connect to {place}, and the session has read untrusted and private content"
             ),
         };
-        let approval = Approval::new(&self.masker, &by.call, by.tool, EGRESS_RULE, &reason, &input);
-        if !by.is_labelled() {
-            return approval;
-        }
-        // An earlier "always" for this host does not answer the question.
-        let labelled = json!({"host": host, "port": port, "labelled": true});
-        let distinct = Approval::new(&self.masker, &by.call, by.tool, EGRESS_RULE, &reason, &labelled);
-        Approval { fingerprint: distinct.fingerprint, ..approval }
+        // No grant answers a question of the flow rule.
+        let rule = if by.is_labelled() { FLOW_RULE } else { EGRESS_RULE };
+        let action = AskedAction::Connection { host: host.clone(), port: *port, command: by.command.clone() };
+        Approval::new(&self.masker, &by.call, by.tool, rule, &reason, &input).about(&self.masker, action)
     }
 
     /// Says how to allow the connection.
@@ -215,25 +234,35 @@ impl EgressJudge for SessionJudge {
     fn decide(&self, wanted: Wanted) -> Pin<Box<dyn Future<Output = EgressDecision> + Send + '_>> {
         Box::pin(async move {
             let by = self.ledger.current();
-            self.known().open.push((wanted.clone(), by.clone()));
+            let rule = EGRESS_RULE.to_owned();
+            self.known().open.push(Open { wanted: wanted.clone(), by: by.clone(), rule });
             if self.passes(&wanted, by.is_labelled()) {
                 return EgressDecision::Allow;
             }
-            let decision = self.ask(&wanted, &by).await;
+            let Answer { decision, grant } = self.ask(&wanted, &by).await;
             if let EgressDecision::Deny { reason } = &decision {
                 self.warn(&by, &wanted, reason);
+            }
+            if let Some(grant) = grant {
+                let same = |open: &&mut Open| open.wanted == wanted && open.by.call.id == by.call.id;
+                for open in self.known().open.iter_mut().filter(same) {
+                    open.rule = format!("{EGRESS_RULE} (grant {grant})");
+                }
             }
             decision
         })
     }
 
     fn ended(&self, record: ConnectionRecord) {
-        let by = {
+        let open = {
             let mut known = self.known();
-            let same = known.open.iter().position(|(open, _)| record.wanted.as_ref() == Some(open));
-            same.map(|position| known.open.swap_remove(position).1)
+            let same = known.open.iter().position(|open| record.wanted.as_ref() == Some(&open.wanted));
+            same.map(|position| known.open.swap_remove(position))
         };
-        let by = by.unwrap_or_else(|| self.ledger.current());
+        let (by, rule) = match open {
+            Some(open) => (open.by, open.rule),
+            None => (self.ledger.current(), EGRESS_RULE.to_owned()),
+        };
         let (status, error) = match &record.outcome {
             EgressOutcome::Finished => ("success", None),
             EgressOutcome::Denied { reason } | EgressOutcome::Refused { reason } => {
@@ -262,7 +291,7 @@ impl EgressJudge for SessionJudge {
                 "bytesUp": record.bytes_up,
                 "bytesDown": record.bytes_down,
             })),
-            rule: Some(EGRESS_RULE.to_owned()),
+            rule: Some(rule),
             status: Some(status.into()),
             error: error.map(masked),
             duration_ms: Some((record.duration.as_secs_f64() * 1e6).round() / 1e3),

@@ -92,6 +92,8 @@ struct Entries {
 pub(super) struct Attributed {
     pub(super) call: Arc<Call>,
     pub(super) tool: &'static str,
+    /// The command line, if the tool has named it.
+    pub(super) command: Option<String>,
     pub(super) is_running: bool,
 }
 
@@ -104,7 +106,7 @@ impl Attributed {
 
 impl Ledger {
     pub(super) fn new(call: &Arc<Call>, tool: &'static str) -> Ledger {
-        let last = Attributed { call: ended(call), tool, is_running: false };
+        let last = Attributed { call: ended(call), tool, command: None, is_running: false };
         Ledger(Mutex::new(Entries { commands: 0, idle_since: Instant::now(), running: Vec::new(), last }))
     }
 
@@ -125,9 +127,18 @@ impl Ledger {
 
     pub(super) fn begin(&self, call: &Arc<Call>, tool: &'static str) {
         let mut entries = self.lock();
-        entries.last = Attributed { call: ended(call), tool, is_running: false };
-        entries.running.push(Attributed { call: call.clone(), tool, is_running: true });
+        entries.last = Attributed { call: ended(call), tool, command: None, is_running: false };
+        let running = Attributed { call: call.clone(), tool, command: None, is_running: true };
+        entries.running.push(running);
         entries.commands += 1;
+    }
+
+    /// Remembers the command line of a running call, for questions about its connections.
+    pub(super) fn name_command(&self, call: &Call, command: &str) {
+        let mut entries = self.lock();
+        for running in entries.running.iter_mut().filter(|running| running.call.id == call.id) {
+            running.command = Some(command.to_owned());
+        }
     }
 
     pub(super) fn end_call(&self, call: &Call) {
@@ -168,6 +179,11 @@ pub(crate) struct ShellUse {
 struct CommandUse(Arc<ShellSession>);
 
 impl ShellUse {
+    /// Names the command line, for questions about its connections.
+    pub(crate) fn name_command(&self, command: &str) {
+        self.command.0.ledger.name_command(&self.call, command);
+    }
+
     pub(super) fn new(session: &Arc<ShellSession>, call: &Arc<Call>, tool: &'static str) -> ShellUse {
         session.ledger.begin(call, tool);
         ShellUse { command: CommandUse(session.clone()), call: call.clone() }
