@@ -341,7 +341,7 @@ impl Asking {
 async fn perform(shared: &Shared, mut call: Call, start: Starting, asking: &Asking) -> CallResult {
     let Starting { call: pending, name, flow_reason, places, flow, outside, .. } = start;
     if let Some(reason) = flow_reason {
-        let approval = shared.parts.gate.approval(&call, &name, flow::RULE, &reason, &pending.input);
+        let approval = shared.parts.gate.approval(&call, &name, flow::RULE, &reason, &pending.input).await;
         if let Consent::Denied(why) = asking.ask(approval).await {
             let reason = format!("{reason}; {why}");
             let outcome = shared.parts.gate.deny(&call, &name, &pending.input, flow::RULE, reason);
