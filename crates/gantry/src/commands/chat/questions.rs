@@ -4,43 +4,29 @@ use std::collections::VecDeque;
 
 use gantry_agent::LastingApproval;
 use gantry_protocol::{AnswerParams, ListenResult, Question, SessionEvent, UserAsked, UserQuestion};
+use gantry_tool::QuestionText;
 
 use crate::output::printable;
 
 /// Returns the prompt for an approval.
 pub(super) fn approval_prompt(asked: &Question) -> String {
-    let what = if command(asked).is_some() { "command" } else { "call" };
-    // With both labels only this exact call can be allowed.
-    let any = if asked.rule == "flow-labels" { String::new() } else { format!(" · 'a any' any {what}") };
+    let question = QuestionText::new(&asked.action()).whole();
+    let offers = asked.offers.iter().map(|offer| format!("  [{}] {}", offer.key, offer.label));
     printable(&format!(
-        "\n{}\n{} (rule {})\nAllow? [y]es, [n]o, [a]lways this exact {what} · 'a 8h' for 8 hours{any}: ",
-        proposal(asked),
+        "\n{question}\n{} (rule {})\n[y]es  [n]o{}: ",
         asked.reason,
-        asked.rule
+        asked.rule,
+        offers.collect::<String>()
     ))
 }
 
-/// Shows what the agent wants to do: the command itself, or the call.
-pub(crate) fn proposal(asked: &Question) -> String {
-    let tool = &asked.tool;
-    let place = tool.split_once("__").map_or(String::new(), |(node, _)| format!(" on {node}"));
-    match command(asked) {
-        Some(command) => format!("Run{place}?  $ {command}"),
-        None => format!("Run {tool}?  {}", asked.input),
-    }
-}
-
-/// Returns the command line of a tool that runs commands.
-fn command(asked: &Question) -> Option<&str> {
-    let command = asked.input.get("command")?.as_str()?;
-    let tool = asked.tool.as_str();
-    let bare = tool.rsplit_once("__").map_or(tool, |(_, bare)| bare);
-    ["Bash", "bash", "exec", "tool::shell_exec"].contains(&bare).then_some(command)
-}
-
-/// Parses an answer. Returns `None` if the line is not a valid answer.
-pub(super) fn answer(line: &str) -> Option<AnswerParams> {
+/// Parses an answer: yes, no, the number of an offer, or `a` with a time and `any`. Returns `None` if the line is not a
+/// valid answer.
+pub(super) fn answer(asked: &Question, line: &str) -> Option<AnswerParams> {
     let line = line.trim().to_lowercase();
+    if let Some(offer) = asked.offers.iter().find(|offer| offer.key == line) {
+        return Some(AnswerParams { offer: Some(offer.key.clone()), ..answer_of("always") });
+    }
     let mut words = line.split_whitespace();
     let word = match words.next()? {
         "y" | "yes" => "yes",
@@ -50,6 +36,7 @@ pub(super) fn answer(line: &str) -> Option<AnswerParams> {
             return left.is_empty().then(|| AnswerParams {
                 scope: always.scope,
                 hours: always.hours,
+                offer: always.offer,
                 ..answer_of("always")
             });
         }
