@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 mod budgets;
 mod children;
 mod flow;
+mod grants;
 mod isolated;
 mod kills;
 mod openai;
