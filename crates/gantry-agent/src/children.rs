@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gantry_protocol::SessionEvent;
 use gantry_store::{ACCOUNT_SEPARATOR, Parentage};
-use gantry_tool::{Autonomy, Call, LABELS_RULE, Label, Property, ToolScope, nearest};
+use gantry_tool::{Autonomy, Call, FLOW_RULE, Label, Property, ToolScope, nearest};
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -309,7 +309,7 @@ impl Sessions {
             let message = format!(
                 "the conversation contains untrusted text and private data, and the agent {} has network access \
                  without approval (rule {})",
-                to.agent, LABELS_RULE
+                to.agent, FLOW_RULE
             );
             return Err(SessionError::Denied(message));
         }

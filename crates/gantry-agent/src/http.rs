@@ -1,11 +1,12 @@
 //! HTTP routes of agents: their sessions, and OpenAI's chat-completions interface.
 
 mod completions;
+mod grants;
 mod sessions;
 
 use std::sync::Arc;
 
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 use gantry_domain::RequestContext;
 
@@ -22,5 +23,7 @@ pub(crate) fn routes(api: Arc<SessionsApi>) -> Router<RequestContext> {
         .route("/v1/sessions/{key}/events", get(sessions::history))
         .route("/v1/sessions/{key}/messages", post(sessions::message))
         .route("/v1/sessions/{key}/answers", post(sessions::answer))
+        .route("/v1/grants", get(grants::list))
+        .route("/v1/grants/{id}", delete(grants::revoke))
         .layer(Extension(api))
 }

@@ -14,6 +14,7 @@ mod domain;
 mod driver;
 mod entry;
 mod flow;
+mod grants;
 mod http;
 mod key;
 mod lasting_approval;
@@ -40,7 +41,7 @@ pub use children::{ChildEnd, ChildHandle, MAX_CHILDREN, MAX_DEPTH, MAX_FAMILY};
 pub use domain::AgentsDomain;
 pub use driver::Status;
 pub use entry::{CallResult, CommandEnd, End, Entry, Incoming, LearnedWindow};
-pub use gantry_protocol::{ApprovalDecision, GrantScope, Question, SessionEvent, UserAsked};
+pub use gantry_protocol::{ApprovalDecision, GrantReach, GrantScope, Question, SessionEvent, UserAsked};
 pub use key::{BadKey, DmScope, Origin, SessionKey};
 pub use lasting_approval::{ALWAYS_HOURS, LastingApproval, MAX_ALWAYS_HOURS};
 pub use models::{

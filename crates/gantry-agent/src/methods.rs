@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_domain::{MethodContext, Methods};
 use gantry_protocol::{
-    AgentList, AnswerParams, AnswerResult, ErrorCode, History, HistoryParams, ListenResult, MessageParams,
-    SendResult, SessionEvent, SessionEventData, SessionList, SessionParams, SessionStatus,
-    SessionsListParams, WireError, event, method, raw,
+    AgentList, AnswerParams, AnswerResult, ErrorCode, GrantInfo, GrantList, GrantParams, GrantsListParams,
+    History, HistoryParams, ListenResult, MessageParams, SendResult, SessionEvent, SessionEventData,
+    SessionList, SessionParams, SessionStatus, SessionsListParams, WireError, event, method, raw,
 };
 use gantry_tool::Refusal;
 use serde::Deserialize;
@@ -43,6 +43,8 @@ pub(crate) fn methods(api: Arc<SessionsApi>) -> Methods {
         .on(method::SESSIONS_LISTEN, state, listen)
         .on(method::SESSIONS_SEND, state, send)
         .on(method::SESSIONS_ANSWER, state, answer)
+        .on(method::GRANTS_LIST, state, grants)
+        .on(method::GRANTS_REVOKE, state, revoke_grant)
 }
 
 async fn agents(state: Arc<SessionMethods>, context: MethodContext, _: NoParams) -> Answer<AgentList> {
@@ -112,6 +114,22 @@ async fn answer(
 ) -> Answer<AnswerResult> {
     let key = named(params.session_key.as_deref())?.to_owned();
     state.api.answer_question(&context.identity, &key, params).await.map_err(wire)
+}
+
+async fn grants(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: GrantsListParams,
+) -> Answer<GrantList> {
+    state.api.list_grants(&context.identity, params.agent.as_deref()).await.map_err(wire)
+}
+
+async fn revoke_grant(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: GrantParams,
+) -> Answer<GrantInfo> {
+    state.api.revoke_grant(&context.identity, &params.id).await.map_err(wire)
 }
 
 fn wire(refusal: Refusal) -> WireError {

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gantry_protocol::SessionEvent;
-use gantry_store::{DatabaseError, Journal, JournalEvent, Objects, SessionRow, TaintMarks};
+use gantry_protocol::{GrantInfo, SessionEvent};
+use gantry_store::{DatabaseError, Grants, Journal, JournalEvent, Objects, SessionRow, TaintMarks};
 use gantry_tool::{Gate, Label, nearest};
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use crate::agent::Agent;
 use crate::child::Payer;
 use crate::data_locations;
 use crate::driver::{Command, Driver, Status};
-use crate::entry::{ApprovalDecision, Incoming};
+use crate::entry::{ApprovalDecision, Incoming, Question};
 use crate::key::{BadKey, DmScope, SessionKey};
 use crate::lasting_approval::LastingApproval;
 use crate::models::Model;
@@ -81,6 +81,7 @@ pub struct Sessions {
 pub(crate) struct Shared {
     pub(crate) parts: SessionsParts,
     pub(crate) marks: TaintMarks,
+    pub(crate) grants: Grants,
     pub(crate) stopping: CancellationToken,
     pub(crate) ending: CancellationToken,
     /// The gate over the tool search.
@@ -175,6 +176,7 @@ impl Sessions {
     pub fn new(parts: SessionsParts) -> Sessions {
         let shared = Shared {
             marks: parts.journal.marks(),
+            grants: parts.journal.grants(),
             search: tool_search::gate(&parts.gate),
             parts,
             stopping: CancellationToken::new(),
@@ -291,6 +293,15 @@ impl Sessions {
         by: &str,
     ) -> Result<String, SessionError> {
         let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
+        let always = match always.offer {
+            Some(_) => {
+                let open = self.status(key).await?.questions;
+                let is_meant = |open: &&Question| question.as_ref().is_none_or(|id| open.id == *id);
+                let offers = open.iter().find(is_meant).map(|open| open.offers.clone());
+                always.with_offer(&offers.unwrap_or_default()).map_err(SessionError::Refused)?
+            }
+            None => always,
+        };
         let answer = always.answer(agent.always_hours).map_err(SessionError::Refused)?;
         self.answer(key, question, answer, by).await
     }
@@ -430,6 +441,24 @@ impl Sessions {
     ) -> Result<Vec<JournalEvent>, SessionError> {
         self.known(key).await?;
         Ok(self.shared.parts.journal.page(&key.key, from, limit).await?)
+    }
+
+    /// Returns the grants of all agents that count now. The newest comes first.
+    pub async fn grants(&self) -> Result<Vec<GrantInfo>, SessionError> {
+        Ok(self.shared.grants.list(now_ms()).await?)
+    }
+
+    /// Ends a grant. The next call that it would cover is asked about.
+    pub async fn revoke_grant(&self, id: &str) -> Result<GrantInfo, SessionError> {
+        let now = now_ms();
+        let known = self.shared.grants.list(now).await?;
+        let unknown =
+            || SessionError::Refused(format!("unknown grant {id:?}; `gantry grants` lists the grants"));
+        let grant = known.into_iter().find(|grant| grant.id == id).ok_or_else(unknown)?;
+        match self.shared.grants.revoke(id, now).await? {
+            true => Ok(grant),
+            false => Err(unknown()),
+        }
     }
 
     pub fn agents(&self) -> &BTreeMap<String, Agent> {

@@ -3,8 +3,8 @@
 use gantry_domain::Identity;
 use gantry_protocol::SessionEvent;
 use gantry_protocol::{
-    AgentInfo, AgentList, AnswerParams, AnswerResult, History, HistoryEvent, MessageParams, SendResult,
-    SessionInfo, SessionList, SessionStatus,
+    AgentInfo, AgentList, AnswerParams, AnswerResult, GrantInfo, GrantList, History, HistoryEvent,
+    MessageParams, SendResult, SessionInfo, SessionList, SessionStatus,
 };
 use gantry_store::JournalEvent;
 use gantry_tool::{Label, Refusal, RefusalCode};
@@ -206,7 +206,8 @@ impl SessionsApi {
             Some("yes") => ApprovalDecision::Yes,
             Some("no") => ApprovalDecision::No,
             Some("always") => {
-                let always = LastingApproval { scope: params.scope, hours: params.hours };
+                let AnswerParams { scope, hours, reach, offer, .. } = params;
+                let always = LastingApproval { scope, hours, reach, offer };
                 let text = sessions.answer_always(&key, params.question, always, &identity.owner()).await;
                 return Ok(AnswerResult { session_key: key.key, text: text.map_err(session_refusal)? });
             }
@@ -217,6 +218,29 @@ impl SessionsApi {
         };
         let text = sessions.answer(&key, params.question, answer, &identity.owner()).await;
         Ok(AnswerResult { session_key: key.key, text: text.map_err(session_refusal)? })
+    }
+}
+
+impl SessionsApi {
+    /// Returns the grants of the agents that the caller may use.
+    pub(crate) async fn list_grants(
+        &self,
+        identity: &Identity,
+        agent: Option<&str>,
+    ) -> Result<GrantList, Refusal> {
+        let mut grants = self.sessions.grants().await.map_err(session_refusal)?;
+        grants.retain(|grant| {
+            identity.may_act_as(&grant.agent) && agent.is_none_or(|agent| grant.agent == agent)
+        });
+        Ok(GrantList { grants })
+    }
+
+    pub(crate) async fn revoke_grant(&self, identity: &Identity, id: &str) -> Result<GrantInfo, Refusal> {
+        if !identity.is_operator() {
+            let message = "only the operator can revoke a grant";
+            return Err(Refusal::new(RefusalCode::Denied, message).with_hint("use the operator's token"));
+        }
+        self.sessions.revoke_grant(id).await.map_err(session_refusal)
     }
 }
 

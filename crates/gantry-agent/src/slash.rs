@@ -26,7 +26,7 @@ pub enum Slash {
 
 pub(crate) const HELP: &str = "/stop ends the run · /new resets the conversation · /compact summarizes it · /status · /model [NAME] · \
      /think off|on|low|medium|high|TOKENS · \
-     /approve, /deny [ID] answer a question · /always [ID] [8h|7d] [any] approves for that time, with any arguments · /trust PATH removes the untrusted mark";
+     /approve, /deny [ID] answer a question · /always [ID] [NUMBER] [8h|7d] [any] approves also later calls: an offer of the question by its number, a time, any arguments · /trust PATH removes the untrusted mark";
 
 /// Parses a command. Returns `None` for a message that is not a command, and an error for an invalid command.
 pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use gantry_model::{Block, Effort, Message, Reply, Role, StopReason, Thinking, Usage};
 pub use gantry_protocol::Addressee;
-use gantry_tool::{Approval, EGRESS_RULE, LABELS_RULE, Label};
+use gantry_tool::{Approval, EGRESS_RULE, Label};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,6 +15,7 @@ use crate::entry::{
     ApprovalDecision, CallResult, End, Entry, GrantScope, Incoming, LearnedWindow, Question, UserAsked,
 };
 use crate::flow::Flow;
+use crate::grants;
 use crate::loop_guard::LoopGuard;
 
 /// The number of message ids that are remembered, so that repeated messages are ignored.
@@ -156,7 +157,7 @@ pub struct ApprovalRequest {
     pub since_begun: bool,
 }
 
-/// An approval that also covers later calls.
+/// An approval that also covers later calls, from a journal of an earlier version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     pub tool: String,
@@ -225,23 +226,26 @@ impl State {
         self.calls().iter().find(|call| call.id == id)
     }
 
-    /// Whether an earlier grant covers the question. A grant for a call covers that call under any rule, with two exceptions:
-    /// the flow rule needs a grant that was given for the flow rule, and a connection needs one for its host.
+    /// Whether a grant in the journal covers the question. Only journals of earlier versions have grants; later grants are
+    /// in the database. A grant for a call covers that call under any rule, except that a connection needs one for its host.
     pub(crate) fn is_granted(&self, asked: &Approval, exact: &str, now: i64) -> bool {
         let Approval { tool, rule, fingerprint, .. } = asked;
+        if !grants::may_answer(rule) {
+            return false;
+        }
         let is_same_call = |grant: &Grant| {
-            let is_flow_grant = grant.rule == LABELS_RULE;
             !exact.is_empty()
                 && *rule != EGRESS_RULE
                 && grant.rule != EGRESS_RULE
                 && grant.exact == exact
-                && (is_flow_grant || (grant.tool == *tool && *rule != LABELS_RULE))
+                && grant.tool == *tool
         };
         self.grants.iter().any(|grant| {
             grant.until > now
-                && match grant.scope {
+                && match &grant.scope {
                     GrantScope::Call => grant.fingerprint == *fingerprint || is_same_call(grant),
                     GrantScope::Tool => grant.tool == *tool && grant.rule == *rule,
+                    _ => false,
                 }
         })
     }
@@ -475,8 +479,9 @@ impl State {
         if let Some(Run { phase: Phase::Calling(calls), .. }) = &mut self.run {
             let asked = calls.iter_mut().flat_map(|call| &mut call.questions);
             for asked in asked.filter(|asked| asked.question.id == id && asked.answer.is_none()) {
-                if let ApprovalDecision::Always { scope, until } = answer {
+                if let ApprovalDecision::Always { scope, until, grant: None, .. } = &answer {
                     let Question { tool, rule, fingerprint, exact, .. } = asked.question.clone();
+                    let (scope, until) = (scope.clone(), *until);
                     grant = Some(Grant { tool, rule, fingerprint, exact, scope, until });
                 }
                 asked.answer = Some(answer.clone());

@@ -10,6 +10,7 @@ mod spawn_agent;
 
 use std::sync::Arc;
 
+use gantry_protocol::AskedAction;
 use gantry_tool::{Call, Principal, Tool, ToolError};
 
 use crate::children::ChildEnd;
@@ -48,6 +49,11 @@ pub fn tools(sessions: Option<Sessions>) -> Vec<Tool> {
 /// The names of [`tools`].
 pub fn tool_names() -> impl Iterator<Item = &'static str> {
     TOOLS.iter().map(|(name, _)| *name)
+}
+
+/// Describes a message in a question.
+fn asked_message(to: String, text: String) -> Option<AskedAction> {
+    Some(AskedAction::Message { to, text, not_shown: 0 })
 }
 
 /// Rejects programs, because a tool does not know which agents a token allows. They use `/v1/sessions`.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_tool::{Approval, Approver, Consent, is_hidden};
+use gantry_tool::{Approval, Approver, Consent, QuestionText, on_one_line};
 use rmcp::model::{
     CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest,
     InputRequests, InputRequiredResult, ProtocolVersion,
@@ -24,8 +24,8 @@ const MAX_USED: usize = 4096;
 /// The id of the question.
 const QUESTION: &str = "approval";
 
-/// Characters of the input that the question shows.
-const SHOWN_INPUT: usize = 2000;
+/// Characters of the call that the question shows.
+const SHOWN_CHARS: usize = 6000;
 
 /// `Approvals` seals questions, for all requests of a server.
 pub(crate) struct Approvals {
@@ -171,13 +171,12 @@ fn while_waiting(peer: Peer<RoleServer>) -> Approver {
 }
 
 fn form(approval: &Approval) -> Option<ElicitRequestParams> {
-    let input = approval.input.to_string();
-    let shown: String = input.chars().take(SHOWN_INPUT).collect();
-    let more = if shown.len() < input.len() { " … (shortened)" } else { "" };
+    let whole = QuestionText::new(&approval.action).whole();
+    let shown: String = whole.chars().take(SHOWN_CHARS).collect();
+    let more = if shown.len() < whole.len() { " … (shortened)" } else { "" };
     let (tool, reason, rule) =
         (on_one_line(&approval.tool), on_one_line(&approval.reason), on_one_line(&approval.rule));
-    let message =
-        format!("Allow {tool} this once? {reason} (rule {rule}).\nInput: {}{more}", on_one_line(&shown));
+    let message = format!("{shown}{more}\nAllow {tool} this once? {reason} (rule {rule}).");
     let schema = json!({
         "type": "object",
         "properties": {"allow": {
@@ -186,20 +185,6 @@ fn form(approval: &Approval) -> Option<ElicitRequestParams> {
         "required": ["allow"],
     });
     serde_json::from_value(json!({"mode": "form", "message": message, "requestedSchema": schema})).ok()
-}
-
-/// Escapes line breaks and invisible or direction-changing characters, so that a call's text cannot imitate the question.
-fn on_one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    let mut before = None;
-    for c in text.chars() {
-        if c.is_control() || is_hidden(before.replace(c), c) {
-            line.extend(c.escape_default())
-        } else {
-            line.push(c)
-        }
-    }
-    line
 }
 
 fn consent_in(answer: &Value) -> Consent {
@@ -221,15 +206,20 @@ fn consent(answer: &ElicitResult) -> Consent {
 
 #[cfg(test)]
 mod tests {
+    use gantry_protocol::AskedAction;
+
     use super::*;
 
     fn approval(fingerprint: &str) -> Approval {
+        let action = AskedAction::Other { tool: "Bash".into(), input: json!({"command": "x"}), not_shown: 0 };
         Approval {
             tool: "Bash".into(),
             rule: "r".into(),
             reason: "it may".into(),
             input: json!({"command": "x"}),
             fingerprint: fingerprint.into(),
+            whole: action.clone(),
+            action,
         }
     }
 
@@ -237,7 +227,8 @@ mod tests {
     fn question_has_two_lines_for_any_input() {
         let mut asked = approval("f");
         asked.reason = "reads /x\n\nThis is safe.\u{1b}[31m\u{202e}\u{e0041}\u{200b} \"é\" 日本".into();
-        asked.input = json!({"path": "a\u{202e}b\n"});
+        let input = json!({"path": "a\u{202e}b\n"});
+        asked.action = AskedAction::Other { tool: "Bash".into(), input, not_shown: 0 };
         let message = serde_json::to_value(form(&asked).unwrap()).unwrap()["message"].clone();
         let message = message.as_str().unwrap();
         assert_eq!(message.lines().count(), 2, "{message}");

@@ -110,6 +110,8 @@ fn methods(types: &mut Types) -> Vec<Method> {
         SESSIONS_SEND: wire::MessageParams => wire::SendResult,
         SESSIONS_LISTEN: wire::SessionParams => wire::ListenResult,
         SESSIONS_ANSWER: wire::AnswerParams => wire::AnswerResult,
+        GRANTS_LIST: wire::GrantsListParams => wire::GrantList,
+        GRANTS_REVOKE: wire::GrantParams => wire::GrantInfo,
         APPROVAL_ASK: wire::ApprovalAsk => wire::ApprovalAnswer,
         NODE_TOOLS: wire::NodeTools => wire::Empty,
         PROCESS_ENDED: wire::ProcessEnd => wire::ProcessEndTaken,

@@ -1,12 +1,14 @@
 //! The wire between clients, gateway and nodes, versions 1 and 2: data only, no I/O. `docs/protocol.md` describes it.
 
 mod admin;
+mod asked_action;
 mod child_limits;
 mod close;
 mod connect;
 mod error;
 mod events;
 mod frame;
+mod grants;
 mod methods;
 mod names;
 mod nodes;
@@ -22,6 +24,7 @@ pub use admin::{
     Empty, GatewayStatus, Health, HealthStatus, HttpError, HttpProblem, ModelPrice, ModelReport,
     ModelsReport, ProviderReport,
 };
+pub use asked_action::{AskedAction, ChangeKind};
 pub use child_limits::{ChildBudget, ChildLimits, ChildTools, ThinkingMode};
 pub use close::{CloseReason, MAX_CLOSE_REASON_BYTES};
 pub use connect::{
@@ -31,6 +34,7 @@ pub use connect::{
 pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
+pub use grants::{GrantInfo, GrantList, GrantOffer, GrantParams, GrantReach, GrantScope, GrantsListParams};
 pub use methods::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CallResult, Caller, ConnectionAsk, LogsParams,
     LogsResult, NodeCallParams, ProcessEnd, ToolAck, event, method,
@@ -41,10 +45,10 @@ pub use nodes::{
     ProcessEndTaken, ProcessList, ProcessRecord,
 };
 pub use sessions::{
-    Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, GrantScope,
-    History, HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams,
-    HistoryReply, ListenResult, MessageParams, Question, RunEnd, SendResult, SessionInfo, SessionList,
-    SessionParams, SessionStatus, SessionsListParams, TokenUsage, UserAsked, UserQuestion,
+    Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, History,
+    HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams, HistoryReply,
+    ListenResult, MessageParams, Question, RunEnd, SendResult, SessionInfo, SessionList, SessionParams,
+    SessionStatus, SessionsListParams, TokenUsage, UserAsked, UserQuestion,
 };
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,

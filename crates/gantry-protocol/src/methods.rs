@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::asked_action::AskedAction;
 use crate::frame::RawJson;
 
 /// Names of requests. `docs/protocol.md` lists the senders of each.
@@ -21,6 +22,8 @@ pub mod method {
     pub const SESSIONS_SEND: &str = "sessions.send";
     pub const SESSIONS_LISTEN: &str = "sessions.listen";
     pub const SESSIONS_ANSWER: &str = "sessions.answer";
+    pub const GRANTS_LIST: &str = "grants.list";
+    pub const GRANTS_REVOKE: &str = "grants.revoke";
     /// Gateway → client: asks whether a call of that client may run.
     pub const APPROVAL_ASK: &str = "approval.ask";
     /// Node → gateway.
@@ -96,7 +99,7 @@ pub struct CallParams {
 
 /// `params` of `approval.ask`. Any result other than `{"allow": true}` denies the call.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct ApprovalAsk {
     /// The id of the client's request, as text.
     pub call: String,
@@ -105,6 +108,9 @@ pub struct ApprovalAsk {
     pub reason: String,
     pub input: serde_json::Value,
     pub fingerprint: String,
+    /// What the call would do. Gateways of earlier versions do not send it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<AskedAction>,
 }
 
 /// The result of `approval.ask`.

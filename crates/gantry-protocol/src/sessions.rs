@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::asked_action::AskedAction;
 use crate::child_limits::ChildLimits;
+use crate::grants::{GrantOffer, GrantReach, GrantScope};
 
 /// `result` of `agents.list`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -229,6 +231,8 @@ pub enum HistoryBlock {
         text: String,
     },
     ToolUse {
+        #[serde(default)]
+        id: String,
         name: String,
         input: Value,
     },
@@ -333,9 +337,15 @@ pub struct AnswerParams {
     /// The answers to several questions at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Vec<String>>,
-    /// For `always`: the same arguments or any arguments.
+    /// For `always`: the key of one of the question's offers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<String>,
+    /// For `always` without an offer: the calls that it covers; the same call when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<GrantScope>,
+    /// For `always` without an offer: the sessions in which it counts; this one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<GrantReach>,
     /// For `always`: the duration of the grant; the configured one when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<u32>,
@@ -367,11 +377,28 @@ pub struct Question {
     /// Identifies the call independently of the rule that asks.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub exact: String,
+    /// What the call would do. Questions of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<AskedAction>,
+    /// Grants that would also cover later calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offers: Vec<GrantOffer>,
     /// At this time the answer becomes no.
     pub expires: i64,
     /// The child session that asks, if a child asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ChildName>,
+}
+
+impl Question {
+    /// Describes the call. A question of an earlier version shows its input.
+    pub fn action(&self) -> AskedAction {
+        self.action.clone().unwrap_or_else(|| AskedAction::Other {
+            tool: self.tool.clone(),
+            input: self.input.clone(),
+            not_shown: 0,
+        })
+    }
 }
 
 /// Questions of the agent to its user.
@@ -419,6 +446,11 @@ pub enum ApprovalDecision {
     Always {
         scope: GrantScope,
         until: i64,
+        #[serde(default, skip_serializing_if = "GrantReach::is_session")]
+        reach: GrantReach,
+        /// The id of the stored grant. Journals of earlier versions have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<String>,
     },
     Expired,
 }
@@ -428,16 +460,6 @@ impl ApprovalDecision {
     pub fn allows(&self) -> bool {
         matches!(self, ApprovalDecision::Yes | ApprovalDecision::Always { .. })
     }
-}
-
-/// The calls that an "always" allows, within its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GrantScope {
-    /// The same tool with the same input.
-    Call,
-    /// The same tool with any input, if the same rule asks.
-    Tool,
 }
 
 /// A message that an event answers.

@@ -15,6 +15,7 @@ use sqlx::{Connection, Sqlite, SqliteConnection, Transaction};
 use crate::DataDir;
 
 pub(crate) mod client_tokens;
+pub(crate) mod grants;
 pub(crate) mod idempotency;
 pub(crate) mod inspection;
 pub(crate) mod journal;
@@ -32,7 +33,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 const READERS: u32 = 4;
 
 /// Each entry migrates the schema by one version. Statements of existing entries never change.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("database/1.sql"),
     include_str!("database/2.sql"),
     include_str!("database/3.sql"),
@@ -41,6 +42,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("database/6.sql"),
     include_str!("database/7.sql"),
     include_str!("database/8.sql"),
+    include_str!("database/9.sql"),
 ];
 
 /// The database, open. Cheap to clone.

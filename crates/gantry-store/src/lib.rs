@@ -27,6 +27,7 @@ pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification,
 pub use config_lock::ConfigLock;
 pub use data_dir::{DataDir, DataDirError, FileVersion};
 pub use database::client_tokens::{ClientCheck, ClientToken};
+pub use database::grants::{Grants, MAX_GRANTS, StoredGrant};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::inspection::DatabaseState;
 pub use database::journal::{

@@ -138,8 +138,20 @@ impl Gate {
     }
 
     /// Describes a call for approval, for a rule outside the gate's policy.
-    pub fn approval(&self, call: &Call, tool: &str, rule: &str, reason: &str, input: &Value) -> Approval {
-        Approval::new(&self.parts.masker, call, tool, rule, reason, input)
+    pub async fn approval(
+        &self,
+        call: &Call,
+        tool: &str,
+        rule: &str,
+        reason: &str,
+        input: &Value,
+    ) -> Approval {
+        let masker = &self.parts.masker;
+        let approval = Approval::new(masker, call, tool, rule, reason, input);
+        match self.parts.registry.resolve_for(call, tool) {
+            Some(tool) => approval.described_by(masker, call, &tool, input).await,
+            None => approval,
+        }
     }
 
     /// As [`Gate::dispatch`], with the input as JSON text. Invalid JSON is reported as a violation.

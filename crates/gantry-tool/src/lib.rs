@@ -35,7 +35,8 @@ pub use call::{
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::approval::{
-    Approval, Approver, AskedConnection, Consent, ConsentFuture, EGRESS_RULE, ESCALATION_RULE,
+    Approval, Approver, AskedConnection, BORDER_RULE, Consent, ConsentFuture, EGRESS_RULE, ESCALATION_RULE,
+    FLOW_RULE,
 };
 pub use gate::escalation::ESCALATION_FIELD;
 pub use gate::explain::{CheckedRule, ExplainedTouch, Explanation};
@@ -44,8 +45,8 @@ pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
 pub use metrics::{Metrics, Status};
 pub use policy::sensitive::SensitivePaths;
 pub use policy::{
-    BORDER_RULE, Condition, Decision, Implied, ImpliedQuestion, LABELS_RULE, Mismatch, Operator, Policy,
-    Rule, RuleError, Touching, Verdict,
+    Condition, Decision, Implied, ImpliedQuestion, Mismatch, Operator, Policy, Rule, RuleError, Touching,
+    Verdict,
 };
 pub use registry::model_name::{may_be_hashed, published_name};
 pub use registry::multi_node::SharedTool;
@@ -53,15 +54,16 @@ pub use registry::{LOCAL_NODE, NodeState, Registry, RegistryError, ToolScope, Vi
 pub use results::budget::{DEFAULT_MAX_MCP_RESULT_CHARS, DEFAULT_MAX_RESULT_CHARS};
 pub use results::envelope::{Done, done};
 pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore, TextLength, WriteText};
-pub use text::invisible::{is_hidden, without_hidden};
+pub use text::invisible::{is_hidden, on_one_line, without_hidden};
 pub use text::mask::{Masker, SHORTEST_SECRET, SecretSource, mask_found};
 pub use text::nearest::nearest;
+pub use text::question::QuestionText;
 pub use tool::attributes::Property;
 pub use tool::effect::Effect;
 pub use tool::locations::{DataAccess, DataLocation};
 pub use tool::published_schema::published_input;
 pub use tool::schema::{Validator, check_schema, parse_checked, too_costly};
 pub use tool::{
-    Access, Capability, Crossing, IntoReply, Label, RemoteTool, Reply, Text, Tool, Toolset, Touch,
+    Access, AskedCall, Capability, Crossing, IntoReply, Label, RemoteTool, Reply, Text, Tool, Toolset, Touch,
 };
 pub use wire::remote_reply;

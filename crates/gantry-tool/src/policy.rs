@@ -19,7 +19,6 @@ pub(crate) mod sensitive;
 mod tests;
 mod verdict;
 
-pub use border::{BORDER_RULE, LABELS_RULE};
 pub use implied::{Implied, ImpliedQuestion};
 pub use rule::{Condition, Mismatch, Operator, Rule, RuleError, Touching};
 use sensitive::SensitivePaths;

@@ -6,4 +6,5 @@ pub(crate) mod invisible;
 mod known_secrets;
 pub(crate) mod mask;
 pub(crate) mod nearest;
+pub(crate) mod question;
 pub(crate) mod redact;

@@ -12,6 +12,7 @@ use crate::call::{Call, Ctx};
 use crate::error::{ToolError, Violation};
 use crate::policy::Implied;
 
+pub(crate) mod asked;
 pub(crate) mod attributes;
 mod capability;
 pub(crate) mod convert;
@@ -26,6 +27,8 @@ pub(crate) mod schema;
 mod toolset;
 mod touch;
 
+pub use asked::AskedCall;
+use asked::Describe;
 use attributes::Attributes;
 pub use capability::Capability;
 use convert::convert;
@@ -102,6 +105,7 @@ pub struct Tool {
     walked: Option<Touches>,
     implies: Option<Implies>,
     pub(crate) locations: Option<Locations>,
+    pub(crate) describe: Option<Describe>,
     pub(crate) crosses: Option<Crosses>,
     /// The field of the input that names the path that a call writes.
     pub(crate) written_field: Option<&'static str>,
@@ -167,6 +171,7 @@ impl Tool {
             locations: None,
             crosses: None,
             written_field: None,
+            describe: None,
             offline: None,
             watches_changes: None,
             run: erased,
@@ -209,6 +214,7 @@ impl Tool {
             locations: None,
             crosses: None,
             written_field: None,
+            describe: None,
             offline: None,
             watches_changes: None,
             run: Arc::new(move |call, input| Box::pin(run(call, input))),

@@ -5,6 +5,7 @@
 //! and the tests.
 
 mod agent_shells;
+mod asked;
 mod assistant;
 mod basic;
 mod blocking;

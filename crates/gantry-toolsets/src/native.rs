@@ -15,10 +15,10 @@ mod workspace;
 mod write_file;
 
 use gantry_store::{Memories, ObjectError, Objects};
-use gantry_tool::{Done, ToolError, done};
+use gantry_tool::{AskedCall, Done, ToolError, done};
 use serde_json::Value;
 
-use crate::ToolEntry;
+use crate::{ToolEntry, asked};
 
 pub use endpoint::Endpoint;
 pub(crate) use node_services::gateway_tool_names;
@@ -46,6 +46,20 @@ impl Native {
 
     pub fn objects(&self) -> &Objects {
         &self.objects
+    }
+}
+
+/// The present text of a file in the agent's storage, for questions: the outer `None` if it cannot be shown, the inner one
+/// if there is no such file.
+async fn stored_text(native: &Native, asked: &AskedCall, path: &str) -> Option<Option<String>> {
+    if !asked.call.principal.is_own_agent() {
+        return None;
+    }
+    let path = WorkspacePath::written_file(&asked.call, path).ok()?;
+    let present = native.objects.get(&path.key(), MAX_FILE_BYTES).await.ok()?;
+    match present {
+        Some(present) => Some(Some(asked::joined(&[&present.bytes[..]])?)),
+        None => Some(None),
     }
 }
 

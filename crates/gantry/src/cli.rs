@@ -9,6 +9,7 @@ use crate::commands::call::CallArgs;
 use crate::commands::chat::ChatArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigArgs;
+use crate::commands::grants::GrantsArgs;
 use crate::commands::logs::LogsArgs;
 use crate::commands::mcp::McpArgs;
 use crate::commands::models::ModelsArgs;
@@ -127,8 +128,10 @@ pub(crate) enum Command {
     Call(CallArgs),
     /// Talk to an agent: send one message, or start a conversation
     Chat(ChatArgs),
-    /// Manage conversations: list, show, export, reset, compact, stop, answer
+    /// Manage conversations: list, show, export, reset, compact, stop, questions, answer
     Sessions(SessionsArgs),
+    /// Manage approvals that also cover later calls: list, explain, revoke
+    Grants(GrantsArgs),
     /// List the agents that the gateway runs
     Agents,
     /// Serve tools to an MCP client over stdio, or manage MCP servers

@@ -9,6 +9,7 @@ pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
 mod doctor;
+pub(crate) mod grants;
 pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod models;
@@ -52,6 +53,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Call(args) => call::run(environment, output, args),
         Command::Chat(args) => chat::run(environment, output, args),
         Command::Sessions(args) => sessions::run(&environment, output, args),
+        Command::Grants(args) => grants::run(&environment, output, args),
         Command::Agents => agents::run(&environment, output),
         Command::Mcp(args) => mcp::run(environment, output, args),
         Command::Node(command) => node::run(environment, output, command),

@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use gantry_store::DatabaseError;
-use gantry_tool::{Approval, Consent, ESCALATION_RULE, LABELS_RULE};
-use serde_json::{Value, json};
+use gantry_protocol::{AskedAction, GrantInfo, GrantReach};
+use gantry_store::{DatabaseError, StoredGrant};
+use gantry_tool::{Approval, Consent, FLOW_RULE};
+use serde_json::json;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::{Done, Driver};
 use crate::entry::{ApprovalDecision, Entry, GrantScope, Question};
-use crate::sessions::{SessionError, now_ms};
-use crate::state::{PendingCall, State};
+use crate::grants;
+use crate::sessions::{OPERATOR, SessionError, now_ms};
+use crate::state::{ApprovalRequest, PendingCall, State};
 
 const MINUTE_MS: i64 = 60_000;
-/// The gate's rule for supervised agents. An approval of the same call by the flow rule also covers it.
-const SUPERVISED: &str = "supervised-agent";
 
 impl Driver {
     /// Asks for an approval of a call of this session.
@@ -27,10 +27,11 @@ impl Driver {
     ) -> Result<(), DatabaseError> {
         let (agent, child) = (self.agent(), self.child_name());
         let minutes = agent.approval_minutes;
+        let grants = self.shared.grants.of_session(&self.key.agent, &self.key.key, now_ms()).await?;
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let exact =
             loaded.state.call(call).map(|call| call_fingerprint(call, &agent.workspace)).unwrap_or_default();
-        let known = known_answer(&loaded.state, call, &approval, &exact);
+        let known = known_answer(&loaded.state, call, &approval, &exact, &grants);
         let question = match known {
             KnownAnswer::Gone => {
                 let _ = consent.send(Consent::Denied("the run has ended".into()));
@@ -40,15 +41,20 @@ impl Driver {
                 let _ = consent.send(consent_of(&answer));
                 return Ok(());
             }
+            KnownAnswer::Granted(grant) => {
+                let _ = consent.send(Consent::Granted(grant));
+                return Ok(());
+            }
             // The question is from before a restart. The new entry records that the call waits for it again.
             KnownAnswer::Open(question) => *question,
             KnownAnswer::New => Question {
-                id: Uuid::new_v4().simple().to_string()[..8].to_owned(),
+                id: short_id(),
                 call: call.to_owned(),
+                offers: grants::offers(&approval, &grants, agent.always_hours),
                 tool: approval.tool,
                 rule: approval.rule,
                 reason: {
-                    let hidden = hidden_input_note(&approval.input, &self.key.key);
+                    let hidden = hidden_input_note(&approval.action, &self.key.key);
                     match &child {
                         Some(child) => {
                             format!("asked by the child agent {:?}: {}{hidden}", child.name, approval.reason)
@@ -57,6 +63,7 @@ impl Driver {
                     }
                 },
                 input: approval.input,
+                action: Some(approval.action),
                 fingerprint: approval.fingerprint,
                 exact,
                 expires: now_ms().saturating_add(i64::from(minutes) * MINUTE_MS),
@@ -95,24 +102,58 @@ impl Driver {
             let _ = done.send(Err(SessionError::Refused(message)));
             return Ok(());
         };
-        // An approval by the flow rule covers exactly this call.
-        let is_too_wide = question.rule == LABELS_RULE
-            && matches!(answer, ApprovalDecision::Always { scope: GrantScope::Tool, .. });
-        if is_too_wide {
-            let message = "'always any' is not possible here: only this exact call can be allowed";
-            let _ = done.send(Err(SessionError::Refused(message.into())));
-            return Ok(());
-        }
-        if question.rule == ESCALATION_RULE && matches!(answer, ApprovalDecision::Always { .. }) {
-            let message = "'always' is not possible here: leaving the sandbox is allowed once per call";
-            let _ = done.send(Err(SessionError::Refused(message.into())));
-            return Ok(());
-        }
+        let answer = match self.with_grant(&question, answer, &by).await {
+            Ok(answer) => answer,
+            Err(SessionError::Store(err)) => return Err(err),
+            Err(refused) => {
+                let _ = done.send(Err(refused));
+                return Ok(());
+            }
+        };
         let verb = if answer.allows() { "allowed" } else { "denied" };
-        let text = format!("{by}: {verb} {}{}", question.tool, grant_note(&answer));
+        let text = format!("{by}: {verb} {}{}", question.tool, grant_note(&question, &answer));
         self.record_answer(question.id, answer, by).await?;
         let _ = done.send(Ok(text));
         Ok(())
+    }
+
+    /// Stores the grant of an "always". The grant is on disk before the answer is recorded.
+    async fn with_grant(
+        &self,
+        question: &Question,
+        answer: ApprovalDecision,
+        by: &str,
+    ) -> Result<ApprovalDecision, SessionError> {
+        let ApprovalDecision::Always { scope, until, reach, .. } = answer else { return Ok(answer) };
+        if let Some(why) = grants::refused(&scope, &question.rule) {
+            return Err(SessionError::Refused(why));
+        }
+        if reach == GrantReach::Agent && by != OPERATOR {
+            let message = "only the operator can give a grant for later sessions";
+            return Err(SessionError::Refused(message.to_owned()));
+        }
+        let action = question.action();
+        let info = GrantInfo {
+            id: short_id(),
+            agent: self.key.agent.clone(),
+            session_key: self.key.key.clone(),
+            reach,
+            label: grants::label(&scope, &question.tool, &action),
+            scope: scope.clone(),
+            tool: question.tool.clone(),
+            rule: question.rule.clone(),
+            asked: grants::headline(&action),
+            by: by.to_owned(),
+            created: now_ms(),
+            expires: until,
+        };
+        let grant = Some(info.id.clone());
+        let (fingerprint, exact) = (question.fingerprint.clone(), question.exact.clone());
+        match self.shared.grants.add(&StoredGrant { info, fingerprint, exact }).await {
+            Ok(()) => Ok(ApprovalDecision::Always { scope, until, reach, grant }),
+            Err(DatabaseError::Refused(why)) => Err(SessionError::Refused(why)),
+            Err(err) => Err(SessionError::Store(err)),
+        }
     }
 
     pub(super) async fn expire_questions(&mut self) -> Result<(), DatabaseError> {
@@ -150,6 +191,8 @@ enum KnownAnswer {
     New,
     Open(Box<Question>),
     Answered(ApprovalDecision),
+    /// Grants cover it.
+    Granted(String),
 }
 
 /// Identifies a call as the model wrote it, independently of the rule that asks.
@@ -159,59 +202,74 @@ fn call_fingerprint(call: &PendingCall, workspace: &Path) -> String {
 }
 
 /// Looks for the question in the journal: it may be open since before a restart, or covered by a grant.
-fn known_answer(state: &State, call: &str, approval: &Approval, exact: &str) -> KnownAnswer {
+fn known_answer(
+    state: &State,
+    call: &str,
+    approval: &Approval,
+    exact: &str,
+    grants: &[StoredGrant],
+) -> KnownAnswer {
     let Some(call) = state.call(call) else { return KnownAnswer::Gone };
     let flow_allowed = call.questions.iter().any(|asked| {
-        asked.question.rule == LABELS_RULE && asked.answer.as_ref().is_some_and(ApprovalDecision::allows)
+        asked.question.rule == FLOW_RULE && asked.answer.as_ref().is_some_and(ApprovalDecision::allows)
     });
-    if flow_allowed && approval.rule == SUPERVISED {
+    // The same call was approved by a stricter rule.
+    if flow_allowed && approval.rule == grants::SUPERVISED {
         return KnownAnswer::Answered(ApprovalDecision::Yes);
     }
     let same = call.questions.iter().rev().find(|asked| asked.question.fingerprint == approval.fingerprint);
-    match same {
+    // A grant that was revoked meanwhile does not answer the question again.
+    let is_revoked = |asked: &&ApprovalRequest| match &asked.answer {
+        Some(ApprovalDecision::Always { grant: Some(id), .. }) => {
+            grants.iter().all(|grant| grant.info.id != *id)
+        }
+        _ => false,
+    };
+    match same.filter(|asked| !is_revoked(asked)) {
         Some(asked) => match &asked.answer {
             Some(answer) => KnownAnswer::Answered(answer.clone()),
             None => KnownAnswer::Open(Box::new(asked.question.clone())),
         },
-        None if approval.rule != ESCALATION_RULE && state.is_granted(approval, exact, now_ms()) => {
-            KnownAnswer::Answered(ApprovalDecision::Yes)
-        }
-        None => KnownAnswer::New,
+        None if state.is_granted(approval, exact, now_ms()) => KnownAnswer::Answered(ApprovalDecision::Yes),
+        None => match grants::covering(grants, approval, exact) {
+            Some(grant) => KnownAnswer::Granted(grant),
+            None => KnownAnswer::New,
+        },
     }
 }
 
-/// Describes how long and for which arguments a grant holds.
-fn grant_note(answer: &ApprovalDecision) -> String {
-    let ApprovalDecision::Always { scope, until } = answer else { return String::new() };
-    let what = if *scope == GrantScope::Tool { "any arguments" } else { "these arguments" };
+/// Describes what a grant covers, and how long.
+fn grant_note(question: &Question, answer: &ApprovalDecision) -> String {
+    let ApprovalDecision::Always { scope, until, reach, grant } = answer else { return String::new() };
+    let what = match scope {
+        GrantScope::Tool => " with any arguments".to_owned(),
+        GrantScope::Call => " with these arguments".to_owned(),
+        scope => format!(", and {}", grants::label(scope, &question.tool, &question.action())),
+    };
     let until = jiff::Timestamp::from_millisecond(*until).map_or(String::new(), |time| format!("{time:.0}"));
-    format!(" with {what} until {until}")
+    let sessions = if *reach == GrantReach::Agent { " in all sessions of the agent" } else { "" };
+    let grant = grant.as_ref().map_or(String::new(), |grant| format!(" (grant {grant})"));
+    format!("{what}{sessions} until {until}{grant}")
+}
+
+fn short_id() -> String {
+    Uuid::new_v4().simple().to_string()[..8].to_owned()
 }
 
 /// Says where to read the whole input, if a part of it is not shown. An approval covers all of it.
-fn hidden_input_note(input: &Value, key: &str) -> String {
-    match hidden_chars(input) {
+fn hidden_input_note(action: &AskedAction, key: &str) -> String {
+    match action.not_shown() {
         0 => String::new(),
         count => format!(
-            "; {count} characters of the input are not shown here, and a yes allows them too: `gantry sessions export {key}` \
-             shows the whole input"
+            "; {count} characters of the call are not shown here, and a yes allows them too: `gantry sessions questions \
+             {key}` shows the whole call"
         ),
-    }
-}
-
-fn hidden_chars(input: &Value) -> u64 {
-    match input {
-        Value::Object(fields) => {
-            let own = fields.get("charactersNotShown").and_then(Value::as_u64).unwrap_or(0);
-            fields.values().map(hidden_chars).fold(own, u64::saturating_add)
-        }
-        Value::Array(items) => items.iter().map(hidden_chars).fold(0, u64::saturating_add),
-        _ => 0,
     }
 }
 
 fn consent_of(answer: &ApprovalDecision) -> Consent {
     match answer {
+        ApprovalDecision::Always { grant: Some(grant), .. } => Consent::Granted(grant.clone()),
         ApprovalDecision::Yes | ApprovalDecision::Always { .. } => Consent::Allowed,
         ApprovalDecision::No => Consent::Denied("the user said no".into()),
         ApprovalDecision::Expired => Consent::Denied("the user did not answer in time".into()),

@@ -1,3 +1,4 @@
+use gantry_protocol::GrantReach;
 use serde_json::{Value, json};
 
 use super::*;
@@ -40,6 +41,11 @@ fn stored_questions_and_decisions_have_the_form_of_the_wire() {
     let question = stored().into_iter().find(|entry| entry["kind"] == "approval_asked").unwrap();
     let asked: Question = serde_json::from_value(question).unwrap();
     assert_eq!((asked.tool.as_str(), asked.exact.as_str()), ("local__Bash", "e1"));
-    let always = ApprovalDecision::Always { scope: GrantScope::Tool, until: 7 };
+    let always = ApprovalDecision::Always {
+        scope: GrantScope::Tool,
+        until: 7,
+        reach: GrantReach::Session,
+        grant: None,
+    };
     assert_eq!(json!(always), json!({"answer": "always", "scope": "tool", "until": 7}));
 }

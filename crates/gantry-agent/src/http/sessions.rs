@@ -140,7 +140,7 @@ pub(super) async fn message(
     }
 }
 
-fn answered<T: Serialize>(answer: Result<T, Refusal>) -> Response {
+pub(super) fn answered<T: Serialize>(answer: Result<T, Refusal>) -> Response {
     match answer {
         Ok(value) => json_response(StatusCode::OK, &value),
         Err(refusal) => refusal_response(&refusal),

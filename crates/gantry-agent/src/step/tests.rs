@@ -265,6 +265,8 @@ fn question(id: &str, call: &str) -> Question {
         input: json!({}),
         fingerprint: call.into(),
         exact: String::new(),
+        action: None,
+        offers: Vec::new(),
         expires: 9,
         child: None,
     }

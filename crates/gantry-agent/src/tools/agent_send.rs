@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{AgentTools, Ctx, check_caller, check_message, check_self, sender, session_error};
+use super::{AgentTools, Ctx, asked_message, check_caller, check_message, check_self, sender, session_error};
 use crate::sessions::NewMessage;
 
 /// Send a message to another agent. Messages are stored and delivered in order, and the agent sees the sender. Does not wait
@@ -34,9 +34,18 @@ struct Output {
 
 pub(super) const NAME: &str = "tool::agent_send";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    target_agent_id: String,
+    message: String,
+}
+
 pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
     Tool::new(NAME, Toolset::Guarded, state, run)
         .effects(&[Effect::SendsMessages])
+        .asks_as(|_, input: Asked| std::future::ready(asked_message(input.target_agent_id, input.message)))
         .resumable()
         .works_without_machine()
 }

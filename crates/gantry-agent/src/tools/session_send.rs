@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{AgentTools, Ctx, check_caller, check_message, sender, session_error};
+use super::{AgentTools, Ctx, asked_message, check_caller, check_message, sender, session_error};
 use crate::sessions::{NewMessage, Sent};
 
 /// Send a message to another session and wait for its answer. The agent there sees the sender.
@@ -47,11 +47,20 @@ fn default_wait() -> u64 {
 
 pub(super) const NAME: &str = "gsv__SessionSend";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    session_key: String,
+    message: String,
+}
+
 pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
     Tool::new(NAME, Toolset::Native, state, run)
         .works_without_machine()
         .offered_to_agents()
         .effects(&[Effect::SendsMessages])
+        .asks_as(|_, input: Asked| std::future::ready(asked_message(input.session_key, input.message)))
         .labels(&[Label::Private])
 }
 

@@ -1,6 +1,6 @@
 //! Approvals of calls: questions survive restarts, and are answered by people or a timeout.
 
-use gantry_agent::{Agent, ApprovalDecision, GrantScope, Question, SessionEvent};
+use gantry_agent::{Agent, ApprovalDecision, GrantReach, GrantScope, Question, SessionEvent};
 use gantry_tool::Autonomy;
 use serde_json::json;
 
@@ -50,7 +50,12 @@ async fn question_can_be_answered_yes_no_or_always() {
 
     let third = world.send("three").await;
     let asked = question(&mut events).await;
-    let always = ApprovalDecision::Always { scope: GrantScope::Call, until: i64::MAX };
+    let always = ApprovalDecision::Always {
+        scope: GrantScope::Call,
+        until: i64::MAX,
+        reach: GrantReach::Session,
+        grant: None,
+    };
     world.sessions.answer(&key, Some(asked.id), always, "operator").await.unwrap();
     settled(&mut events, &third).await;
     assert_eq!(final_text(&world.ask("four").await), "noted x", "not asked again");
@@ -172,7 +177,8 @@ async fn always_has_a_duration_and_a_scope() {
         assert!(answer.contains("arguments until "), "{answer}");
         let event = until(&mut events, |event| matches!(event, SessionEvent::ApprovalAnswered { .. })).await;
         let SessionEvent::ApprovalAnswered {
-            answer: ApprovalDecision::Always { scope: given, until }, ..
+            answer: ApprovalDecision::Always { scope: given, until, .. },
+            ..
         } = event
         else {
             panic!("{event:?}")
@@ -192,7 +198,12 @@ async fn always_expires() {
     let first = world.send("one").await;
     question(&mut events).await;
     let soon = jiff::Timestamp::now().as_millisecond() + 300;
-    let always = ApprovalDecision::Always { scope: GrantScope::Tool, until: soon };
+    let always = ApprovalDecision::Always {
+        scope: GrantScope::Tool,
+        until: soon,
+        reach: GrantReach::Session,
+        grant: None,
+    };
     world.sessions.answer(&key, None, always, "operator").await.unwrap();
     settled(&mut events, &first).await;
     tokio::time::sleep(std::time::Duration::from_millis(400)).await;
@@ -214,9 +225,9 @@ async fn shortened_input_in_a_question_says_where_to_read_it() {
     let mut events = world.sessions.listen(&world.key());
     let message = world.send("go").await;
     let asked = question(&mut events).await;
-    let note = "5012 characters of the input are not shown here";
+    let note = "5012 characters of the call are not shown here";
     assert!(
-        asked.reason.contains(note) && asked.reason.contains("sessions export agent:main:main"),
+        asked.reason.contains(note) && asked.reason.contains("sessions questions agent:main:main"),
         "{asked:?}"
     );
     world.command("/no").await;

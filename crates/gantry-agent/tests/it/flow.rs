@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_agent::{Agent, ApprovalDecision, FlowRule, GrantScope, SessionEvent};
+use gantry_agent::{Agent, ApprovalDecision, FlowRule, GrantReach, GrantScope, SessionEvent};
 use gantry_tool::{Autonomy, Phase};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -72,7 +72,12 @@ async fn approval_covers_exactly_one_call() {
     let event = until(&mut events, |event| matches!(event, SessionEvent::Approval { .. })).await;
     let SessionEvent::Approval { question, .. } = event else { panic!() };
     assert_eq!((question.rule.as_str(), &question.input), ("flow-labels", &json!({"text": "secret"})));
-    let wide = ApprovalDecision::Always { scope: GrantScope::Tool, until: i64::MAX };
+    let wide = ApprovalDecision::Always {
+        scope: GrantScope::Tool,
+        until: i64::MAX,
+        reach: GrantReach::Session,
+        grant: None,
+    };
     assert!(world.sessions.answer(&key, None, wide, "operator").await.is_err());
     world.sessions.answer(&key, None, ApprovalDecision::Yes, "operator").await.unwrap();
     assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
@@ -170,7 +175,7 @@ async fn answer_next(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn always_covers_the_same_call_under_any_rule() {
+async fn flow_rule_asks_about_each_call_once() {
     use gantry_model::Block;
     let folder = tempfile::tempdir().unwrap();
     let script = |request: &gantry_model::Request| {
@@ -191,14 +196,24 @@ async fn always_covers_the_same_call_under_any_rule() {
     let key = world.key();
     let mut events = world.sessions.listen(&key);
     let message = world.send("go").await;
-    let always = ApprovalDecision::Always { scope: GrantScope::Call, until: i64::MAX };
-    for (tool, rule, answer) in [("page", SUPERVISED, ApprovalDecision::Yes), ("post", "flow-labels", always)]
-    {
-        answer_next(&world, &mut events, tool, rule, answer).await;
-    }
+    answer_next(&world, &mut events, "page", SUPERVISED, ApprovalDecision::Yes).await;
+    let asked = until(&mut events, |event| matches!(event, SessionEvent::Approval { .. })).await;
+    let SessionEvent::Approval { question, .. } = asked else { panic!() };
+    assert_eq!((question.rule.as_str(), question.offers.len()), ("flow-labels", 0));
+    let always = ApprovalDecision::Always {
+        scope: GrantScope::Call,
+        until: i64::MAX,
+        reach: GrantReach::Session,
+        grant: None,
+    };
+    let refused = world.sessions.answer(&key, None, always, "operator").await.unwrap_err().to_string();
+    assert!(refused.contains("asks about each call by itself"), "{refused}");
+    // The yes also answers the rule for supervised agents, for this call.
+    world.sessions.answer(&key, None, ApprovalDecision::Yes, "operator").await.unwrap();
     assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
-    // The grant also answers the rule for supervised agents.
-    assert_eq!(final_text(&world.ask("again").await), "noted secret");
+    let message = world.send("again").await;
+    answer_next(&world, &mut events, "post", "flow-labels", ApprovalDecision::Yes).await;
+    assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
     assert_eq!(world.notes().iter().filter(|note| *note == "secret").count(), 2);
     world.stop().await;
 }
@@ -220,10 +235,16 @@ async fn always_of_another_rule_does_not_cover_the_flow_rule() {
     let key = world.key();
     let mut events = world.sessions.listen(&key);
     let message = world.send("go").await;
-    let always = || ApprovalDecision::Always { scope: GrantScope::Call, until: i64::MAX };
-    for (tool, rule) in [("post", SUPERVISED), ("page", SUPERVISED), ("post", "flow-labels")] {
-        answer_next(&world, &mut events, tool, rule, always()).await;
+    let always = || ApprovalDecision::Always {
+        scope: GrantScope::Call,
+        until: i64::MAX,
+        reach: GrantReach::Session,
+        grant: None,
+    };
+    for tool in ["post", "page"] {
+        answer_next(&world, &mut events, tool, SUPERVISED, always()).await;
     }
+    answer_next(&world, &mut events, "post", "flow-labels", ApprovalDecision::Yes).await;
     assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
     world.stop().await;
 }

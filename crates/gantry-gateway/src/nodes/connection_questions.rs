@@ -63,7 +63,7 @@ impl Node {
         let ConnectionAsk { host, port, .. } = &ask;
         let place = format!("{host} (port {port}) from the node {:?}", self.id());
         let labelled = call.has_both_labels();
-        let asked = AskedConnection { host, port: *port, place: &place, labelled };
+        let asked = AskedConnection { host, port: *port, place: &place, labelled, command: None };
         let asking = approver.ask(asked.approval(masker, &call, &tool));
         let consent = tokio::select! {
             consent = tokio::time::timeout(ANSWER_LIMIT, asking) => {
@@ -72,7 +72,7 @@ impl Node {
             () = call.cancel.cancelled() => Consent::Denied("the call was cancelled".into()),
         };
         Ok(match consent {
-            Consent::Allowed => ApprovalAnswer { allow: true, reason: None },
+            Consent::Allowed | Consent::Granted(_) => ApprovalAnswer { allow: true, reason: None },
             Consent::Denied(why) => denied(&why),
         })
     }

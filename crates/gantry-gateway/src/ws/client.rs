@@ -261,8 +261,9 @@ fn approver(link: Link, request: u64) -> Approver {
     Approver::new(move |approval| {
         let (link, call) = (link.clone(), request.to_string());
         async move {
-            let Approval { tool, rule, reason, input, fingerprint } = approval;
-            let asked = ApprovalAsk { call, tool, rule, reason, input, fingerprint };
+            let Approval { tool, rule, reason, input, fingerprint, action, .. } = approval;
+            let action = Some(action);
+            let asked = ApprovalAsk { call, tool, rule, reason, input, fingerprint, action };
             let answer = link.request(method::APPROVAL_ASK, raw(&asked), None).await;
             let answer =
                 answer.ok().and_then(|answer| serde_json::from_str::<ApprovalAnswer>(answer.get()).ok());

@@ -8,6 +8,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::database::grants::Grants;
 use crate::database::taint_marks::TaintMarks;
 use crate::database::{Database, DatabaseError, query_error};
 
@@ -102,6 +103,11 @@ impl Journal {
     /// Returns the taint marks of the same database.
     pub fn marks(&self) -> TaintMarks {
         TaintMarks::new(self.database.clone())
+    }
+
+    /// Returns the grants of the same database.
+    pub fn grants(&self) -> Grants {
+        Grants::new(self.database.clone())
     }
 
     /// Appends events. They are on disk when this returns.

@@ -6,24 +6,30 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_protocol::AskedAction;
 use serde_json::Value;
 
 use crate::call::{Autonomy, Call};
 use crate::policy::{Decision, Verdict};
 use crate::text::mask::Masker;
 use crate::text::redact;
-use crate::tool::Tool;
+use crate::tool::{Tool, asked};
 
 /// The time for an answer, unless the approver sets another.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 
+/// The time to describe a call. A description may read the file that the call changes.
+const DESCRIBE_LIMIT: Duration = Duration::from_secs(10);
+
 /// The rule of questions about the connections of sandboxed commands. The input is the host and the port. A grant for a
 /// call does not answer them, because one command may connect to many hosts.
 pub const EGRESS_RULE: &str = "egress";
-
-/// The rule of questions about commands that leave the sandbox. No grant answers them, because each of them runs with the
-/// operator's rights.
+/// The rule of questions about an unknown host, or a write outside the workspace.
+pub const BORDER_RULE: &str = "border";
+/// The rule of questions about commands that have to leave the sandbox. No grant answers them.
 pub const ESCALATION_RULE: &str = "escalation";
+/// The rule of questions in a session that has read untrusted and private content. No grant answers them.
+pub const FLOW_RULE: &str = "flow-labels";
 
 /// The question: a call that needs approval.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +42,10 @@ pub struct Approval {
     pub input: Value,
     /// A hash over caller, tool, rule and the whole input. It identifies the call.
     pub fingerprint: String,
+    /// What the call would do, for people: secrets are masked and long texts are shortened.
+    pub action: AskedAction,
+    /// As `action`, with nothing masked or shortened. Grants are compared with it; it is never shown.
+    pub whole: AskedAction,
 }
 
 impl Approval {
@@ -56,6 +66,27 @@ impl Approval {
             reason: reason.to_owned(),
             input: redact::asked(masker, input),
             fingerprint: blake3::hash(about.to_string().as_bytes()).to_hex().to_string(),
+            action: redact::asked_action(masker, &asked::other(tool, input)),
+            whole: asked::other(tool, input),
+        }
+    }
+
+    /// Describes the call as `action`, in place of its input.
+    pub fn about(self, masker: &Masker, action: AskedAction) -> Approval {
+        Approval { action: redact::asked_action(masker, &action), whole: action, ..self }
+    }
+
+    /// Describes the call as its tool declares it. The input is shown if the tool takes too long.
+    pub(crate) async fn described_by(
+        self,
+        masker: &Masker,
+        call: &Call,
+        tool: &Tool,
+        input: &Value,
+    ) -> Approval {
+        match tokio::time::timeout(DESCRIBE_LIMIT, tool.described(masker, call, input)).await {
+            Ok(action) => self.about(masker, action),
+            Err(_) => self,
         }
     }
 }
@@ -68,27 +99,24 @@ pub struct AskedConnection<'a> {
     pub place: &'a str,
     /// The session has read untrusted and private content.
     pub labelled: bool,
+    /// The command that opens it, if it is known.
+    pub command: Option<&'a str>,
 }
 
 impl AskedConnection<'_> {
     /// Describes the connection for the person who decides. `tool` started the command.
     pub fn approval(&self, masker: &Masker, call: &Call, tool: &str) -> Approval {
-        let AskedConnection { host, port, place, labelled } = self;
+        let AskedConnection { host, port, place, labelled, command } = *self;
         let input = serde_json::json!({"host": host, "port": port});
-        let reason = match labelled {
-            false => format!("a command wants to connect to {place}"),
-            true => format!(
-                "a command wants to connect to {place}, and the session has read untrusted and private content"
-            ),
+        // No grant answers a question of the flow rule.
+        let (rule, also) = match labelled {
+            false => (EGRESS_RULE, ""),
+            true => (FLOW_RULE, ", and the session has read untrusted and private content"),
         };
-        let approval = Approval::new(masker, call, tool, EGRESS_RULE, &reason, &input);
-        if !labelled {
-            return approval;
-        }
-        // An earlier "always" for this host does not answer the question.
-        let labelled = serde_json::json!({"host": host, "port": port, "labelled": true});
-        let distinct = Approval::new(masker, call, tool, EGRESS_RULE, &reason, &labelled);
-        Approval { fingerprint: distinct.fingerprint, ..approval }
+        let reason = format!("a command wants to connect to {place}{also}");
+        let (host, command) = (host.to_owned(), command.map(str::to_owned));
+        let action = AskedAction::Connection { host, port, command };
+        Approval::new(masker, call, tool, rule, &reason, &input).about(masker, action)
     }
 }
 
@@ -96,6 +124,8 @@ impl AskedConnection<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {
     Allowed,
+    /// The grant with this id covers the call.
+    Granted(String),
     /// The reason: a person said no, or no user could be asked.
     Denied(String),
 }
@@ -145,6 +175,7 @@ pub(crate) async fn settle(
     let asks = verdict.decision == Decision::Ask && call.autonomy != Autonomy::Autonomous;
     let Some(approver) = call.approver.as_ref().filter(|_| asks) else { return verdict };
     let approval = Approval::new(masker, call, tool.name(), &verdict.rule, &verdict.reason, input);
+    let approval = approval.described_by(masker, call, tool, input).await;
     let until_deadline = call.deadline.map(|at| at.saturating_duration_since(std::time::Instant::now()));
     let limit = until_deadline.unwrap_or(approver.limit).min(approver.limit);
     let consent = tokio::select! {
@@ -158,6 +189,11 @@ pub(crate) async fn settle(
         Consent::Allowed => {
             Verdict { decision: Decision::Allow, rule: format!("{} (approved)", verdict.rule), ..verdict }
         }
+        Consent::Granted(grant) => Verdict {
+            decision: Decision::Allow,
+            rule: format!("{} (grant {grant})", verdict.rule),
+            ..verdict
+        },
         Consent::Denied(why) => {
             Verdict { decision: Decision::Deny, reason: format!("{}; {why}", verdict.reason), ..verdict }
         }
@@ -200,6 +236,13 @@ mod tests {
         assert_eq!(answer, Ok(json!({"text": "x"})));
         assert_eq!(lines[0].0, Phase::Begin);
         assert!(lines[0].1.ends_with("(approved)"), "{lines:?}");
+    }
+
+    #[tokio::test]
+    async fn a_grant_is_named_in_the_audit_log() {
+        let (answer, lines) = check(answering(Consent::Granted("3f2a".into())), Autonomy::Supervised).await;
+        assert_eq!(answer, Ok(json!({"text": "x"})));
+        assert_eq!(lines[0], (Phase::Begin, "supervised-agent (grant 3f2a)".into()));
     }
 
     #[tokio::test]

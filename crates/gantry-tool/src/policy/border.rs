@@ -3,12 +3,8 @@
 
 use super::{Decision, Policy, Request, Verdict};
 use crate::call::Call;
+use crate::gate::approval::{BORDER_RULE, FLOW_RULE};
 use crate::tool::Crossing;
-
-/// The rule that asks about border crossings.
-pub const BORDER_RULE: &str = "border";
-/// The rule that asks about every border crossing while a run holds both labels.
-pub const LABELS_RULE: &str = "flow-labels";
 
 /// Whether the border applies to the caller: an agent of this gateway. A node does not ask again.
 pub(super) fn applies(call: &Call) -> bool {
@@ -65,7 +61,7 @@ pub(super) fn labelled(policy: &Policy, request: &Request<'_>, verdict: Verdict,
         Crossing::Write(path) => format!("the call writes {}, outside the workspace", path.display()),
         Crossing::Network | Crossing::Foreign => "the call has network access".to_owned(),
     };
-    Verdict::new(Decision::Ask, LABELS_RULE, format!("{what}, and {both}; it could leak them"))
+    Verdict::new(Decision::Ask, FLOW_RULE, format!("{what}, and {both}; it could leak them"))
 }
 
 /// The crossings of a call. A path as it was written may be inside the workspace after all.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::call::{Principal, Surface};
+use crate::gate::approval::{BORDER_RULE, FLOW_RULE};
 use crate::registry::model_name::published_name;
 use crate::testing::echo_tool;
 use crate::tool::Toolset;
@@ -274,7 +275,7 @@ fn labelled_run_is_asked_about_every_crossing() {
     for autonomy in [Autonomy::Supervised, Autonomy::Guided, Autonomy::Autonomous] {
         for crossing in &crossings {
             let decided = at_the_border(&policy, autonomy, true, std::slice::from_ref(crossing));
-            assert_eq!(decided, (Decision::Ask, LABELS_RULE.to_owned()), "{autonomy:?} {crossing:?}");
+            assert_eq!(decided, (Decision::Ask, FLOW_RULE.to_owned()), "{autonomy:?} {crossing:?}");
         }
         assert_eq!(at_the_border(&policy, autonomy, true, &[]).0, Decision::Allow, "inside nothing is asked");
     }

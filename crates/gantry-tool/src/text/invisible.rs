@@ -17,6 +17,21 @@ pub fn without_hidden(text: &str) -> String {
     text.chars().filter(|c| !is_hidden(before.replace(*c), *c)).collect()
 }
 
+/// `text` on one line: line breaks, other control characters and invisible characters are escaped, so that a text cannot
+/// imitate what surrounds it.
+pub fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    let mut before = None;
+    for c in text.chars() {
+        if c.is_control() || is_hidden(before.replace(c), c) {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'

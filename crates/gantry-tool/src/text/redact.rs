@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
+use gantry_protocol::AskedAction;
+
 use crate::error::Refusal;
 use crate::text::mask::Masker;
 
@@ -21,6 +23,9 @@ const ASKED_END_CHARS: usize = 2_000;
 const ASKED_BYTES: usize = 64 * 1024;
 /// What masked values are replaced by.
 const MASKED: &str = "[masked]";
+/// Paths that an approval question names.
+const ASKED_PATHS: usize = 20;
+const NOT_SHOWN: &str = "charactersNotShown";
 const SHOWN_NAMES: usize = 32;
 const NAME_CHARS: usize = 64;
 
@@ -32,7 +37,101 @@ pub(crate) fn input(masker: &Masker, input: &Value) -> Value {
 /// The input for a person who decides on a call. Shows both ends of long strings, because harm may be at either.
 pub(crate) fn asked(masker: &Masker, input: &Value) -> Value {
     let masker = masker.now();
-    bounded(&masker, input, shortened(&masker, input, both_ends), ASKED_BYTES)
+    let shown = shortened(&masker, input, both_ends);
+    let is_whole = shown.to_string().len() <= ASKED_BYTES;
+    let mut shown = bounded(&masker, input, shown, ASKED_BYTES);
+    if let Some(fields) = shown.as_object_mut().filter(|_| !is_whole) {
+        fields.insert(NOT_SHOWN.to_owned(), json!(input.to_string().chars().count()));
+    }
+    shown
+}
+
+/// The description of a call for a person who decides on it: secrets are masked first, then long texts are shortened.
+pub(crate) fn asked_action(masker: &Masker, action: &AskedAction) -> AskedAction {
+    let masker = &masker.now();
+    let mut hidden = 0;
+    let mut text = |text: &str| {
+        let (shown, count) = shown_ends(&masked_text(masker, text));
+        hidden += count;
+        shown
+    };
+    let mut action = match action.clone() {
+        AskedAction::Command { command, machine, directory, escalation, sandboxed, .. } => {
+            let (command, escalation) = (text(&command), escalation.map(|reason| text(&reason)));
+            let directory = directory.map(|path| text(&path));
+            AskedAction::Command { command, machine, directory, escalation, sandboxed, not_shown: 0 }
+        }
+        AskedAction::FileChange { machine, mut paths, change, text: changed, .. } => {
+            let more = paths.split_off(paths.len().min(ASKED_PATHS));
+            hidden_paths(&mut paths, &more);
+            let paths = paths.iter().map(|path| text(path)).collect();
+            AskedAction::FileChange { machine, paths, change, text: text(&changed), not_shown: 0 }
+        }
+        AskedAction::FileRead { machine, path } => AskedAction::FileRead { machine, path: text(&path) },
+        AskedAction::WebRequest { method, url, host, sent, .. } => {
+            let (method, url, host) = (text(&method), text(&url), text(&host));
+            AskedAction::WebRequest { method, url, host, sent: sent.map(|sent| text(&sent)), not_shown: 0 }
+        }
+        AskedAction::Connection { host, port, command } => {
+            AskedAction::Connection { host: text(&host), port, command: command.map(|line| text(&line)) }
+        }
+        AskedAction::Message { to, text: message, .. } => {
+            AskedAction::Message { to: text(&to), text: text(&message), not_shown: 0 }
+        }
+        AskedAction::Other { tool, input, .. } => {
+            let input = asked(masker, &input);
+            hidden = hidden_chars(&input);
+            AskedAction::Other { tool, input, not_shown: 0 }
+        }
+        AskedAction::Unknown => AskedAction::Unknown,
+    };
+    match &mut action {
+        AskedAction::Command { not_shown, .. }
+        | AskedAction::FileChange { not_shown, .. }
+        | AskedAction::WebRequest { not_shown, .. }
+        | AskedAction::Message { not_shown, .. }
+        | AskedAction::Other { not_shown, .. } => *not_shown = hidden,
+        AskedAction::FileRead { .. } | AskedAction::Connection { .. } | AskedAction::Unknown => {}
+    }
+    action
+}
+
+fn hidden_paths(paths: &mut Vec<String>, more: &[String]) {
+    if !more.is_empty() {
+        paths.push(format!("{} more files", more.len()));
+    }
+}
+
+/// Masks known secrets, and secrets by their form.
+pub(crate) fn masked_text(masker: &Masker, text: &str) -> String {
+    masked_forms(&masked(masker, text))
+}
+
+/// Both ends of a long text, and the number of characters between them.
+fn shown_ends(text: &str) -> (String, u64) {
+    let total = text.chars().count();
+    if total <= 2 * ASKED_END_CHARS {
+        return (text.to_owned(), 0);
+    }
+    let count = total - 2 * ASKED_END_CHARS;
+    let head: String = text.chars().take(ASKED_END_CHARS).collect();
+    let tail: String = text.chars().skip(total - ASKED_END_CHARS).collect();
+    (
+        format!("{head}\n[… {count} characters are not shown …]\n{tail}"),
+        u64::try_from(count).unwrap_or(u64::MAX),
+    )
+}
+
+/// The number of characters that [`asked`] did not show.
+fn hidden_chars(input: &Value) -> u64 {
+    match input {
+        Value::Object(fields) => {
+            let own = fields.get(NOT_SHOWN).and_then(Value::as_u64).unwrap_or(0);
+            fields.values().map(hidden_chars).fold(own, u64::saturating_add)
+        }
+        Value::Array(items) => items.iter().map(hidden_chars).fold(0, u64::saturating_add),
+        _ => 0,
+    }
 }
 
 fn bounded(masker: &Masker, input: &Value, shortened: Value, limit: usize) -> Value {
@@ -111,7 +210,7 @@ fn both_ends(masker: &Masker, text: &str) -> Value {
     }
     let head: String = text.chars().take(ASKED_END_CHARS).collect();
     let tail: String = text.chars().skip(total - ASKED_END_CHARS).collect();
-    json!({"begins": head, "ends": tail, "charactersNotShown": total - 2 * ASKED_END_CHARS})
+    json!({"begins": head, "ends": tail, NOT_SHOWN: total - 2 * ASKED_END_CHARS})
 }
 
 /// Whether a recorded input is only the names of its fields, its size and its hash.
@@ -215,6 +314,7 @@ fn masked_forms(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::asked;
 
     #[test]
     fn no_input_makes_a_long_line() {
@@ -249,6 +349,38 @@ mod tests {
         );
         let many = json!({"argv": vec!["x".repeat(3_000); 400]});
         assert!(asked(&masker, &many).to_string().len() < ASKED_BYTES);
+    }
+
+    #[test]
+    fn descriptions_are_masked_before_they_are_cut() {
+        let masker = Masker::new(["hunter2-hunter2".to_owned()]);
+        // The secret lies across the place of the cut.
+        let long = format!("{}hunter2-hunter2{}", "a".repeat(ASKED_END_CHARS - 5), "b".repeat(20_000));
+        let command = |command: String| AskedAction::Command {
+            command,
+            machine: "local".into(),
+            directory: Some("hunter2-hunter2".into()),
+            escalation: None,
+            sandboxed: true,
+            not_shown: 0,
+        };
+        let shown = asked_action(&masker, &command(long));
+        let AskedAction::Command { command: text, directory, not_shown, .. } = &shown else { panic!() };
+        assert!(!text.contains("hunte") && text.len() < 5_000, "{text}");
+        assert_eq!((directory.as_deref(), *not_shown > 15_000), (Some("[masked]"), true));
+        assert!(text.contains(&format!("[… {not_shown} characters are not shown …]")));
+        let short = command("ls".into());
+        assert_eq!(asked_action(&Masker::default(), &short), short);
+        let other = asked::other("x", &json!({"content": "y".repeat(10_000)}));
+        assert_eq!(asked_action(&masker, &other).not_shown(), 6_000);
+        let many = asked::other("x", &json!({"argv": vec!["x".repeat(3_000); 400]}));
+        assert!(asked_action(&masker, &many).not_shown() > 1_000_000);
+        let paths: Vec<String> = (0..1_000).map(|number| format!("/w/{number}")).collect();
+        let change = gantry_protocol::ChangeKind::Delete;
+        let text = String::new();
+        let files = AskedAction::FileChange { machine: "local".into(), paths, change, text, not_shown: 0 };
+        let AskedAction::FileChange { paths, .. } = asked_action(&masker, &files) else { panic!() };
+        assert_eq!((paths.len(), &*paths[ASKED_PATHS]), (ASKED_PATHS + 1, "980 more files"));
     }
 
     #[test]

@@ -183,6 +183,7 @@ impl Tool {
             ..Attributes::default()
         };
         self.written_field = own.written_field;
+        self.describe.clone_from(&own.describe);
         let exceeds = own.is_read_only() && !self.is_read_only();
         if exceeds || own.has_effect(Effect::RunsCommands) {
             return self;

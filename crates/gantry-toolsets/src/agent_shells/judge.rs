@@ -33,12 +33,34 @@ pub(super) struct SessionJudge {
 
 #[derive(Default)]
 struct Known {
-    /// The calls of open connections.
-    open: Vec<(Wanted, Attributed)>,
+    /// The open connections.
+    open: Vec<Open>,
     /// Answers of this session.
     answers: HashMap<Subject, EgressDecision>,
     /// Open questions. One question serves all connections that wait for it.
     questions: HashMap<Subject, Weak<Question>>,
+}
+
+struct Open {
+    wanted: Wanted,
+    by: Attributed,
+    /// The rule that let it pass, for the audit log.
+    rule: String,
+}
+
+/// `Answer` is an answer to a question, with the grant that gave it.
+#[derive(Debug, Clone)]
+struct Answer {
+    decision: EgressDecision,
+    grant: Option<String>,
+}
+
+impl Answer {
+    const ALLOWED: Answer = Answer { decision: EgressDecision::Allow, grant: None };
+
+    fn denied(reason: String) -> Answer {
+        Answer { decision: EgressDecision::Deny { reason }, grant: None }
+    }
 }
 
 /// `Subject` is what a question is about. A yes that was given before the session held both labels
@@ -60,7 +82,7 @@ impl Subject {
 
 /// `Question` is asked while at least one connection waits for it.
 struct Question {
-    answer: watch::Receiver<Option<EgressDecision>>,
+    answer: watch::Receiver<Option<Answer>>,
     asking: JoinHandle<()>,
 }
 
@@ -104,10 +126,10 @@ impl SessionJudge {
         policy?.host_decision(&by.call, by.tool, &wanted.host)
     }
 
-    async fn ask(&self, wanted: &Wanted, by: &Attributed) -> EgressDecision {
+    async fn ask(&self, wanted: &Wanted, by: &Attributed) -> Answer {
         let subject = Subject::of(wanted, by.is_labelled());
         if let Some(known) = self.known().answers.get(&subject) {
-            return known.clone();
+            return Answer { decision: known.clone(), grant: None };
         }
         let why = match () {
             () if by.call.autonomy == Autonomy::Autonomous => "the agent is autonomous, so nobody is asked",
@@ -115,11 +137,11 @@ impl SessionJudge {
             () if by.call.connection_approver().is_none() => "nobody can be asked",
             () => return self.answer(subject, wanted, by).await,
         };
-        EgressDecision::Deny { reason: format!("{why}; {}", self.remedy(wanted, by.is_labelled())) }
+        Answer::denied(format!("{why}; {}", self.remedy(wanted, by.is_labelled())))
     }
 
     /// Waits for the answer to the question about the host, and asks it if nobody did.
-    async fn answer(&self, subject: Subject, wanted: &Wanted, by: &Attributed) -> EgressDecision {
+    async fn answer(&self, subject: Subject, wanted: &Wanted, by: &Attributed) -> Answer {
         let question = {
             let mut known = self.known();
             known.questions.retain(|_, question| question.strong_count() > 0);
@@ -132,7 +154,7 @@ impl SessionJudge {
         };
         let mut answer = question.answer.clone();
         let answered = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
-        answered.unwrap_or_else(|| EgressDecision::Deny { reason: "the question was withdrawn".into() })
+        answered.unwrap_or_else(|| Answer::denied("the question was withdrawn".into()))
     }
 
     fn question(&self, subject: Subject, wanted: &Wanted, by: &Attributed) -> Question {
@@ -145,20 +167,22 @@ impl SessionJudge {
                 Some(asked) => asked.await,
                 None => Consent::Denied("nobody can be asked".into()),
             };
-            let decision = match consent {
-                Consent::Allowed => EgressDecision::Allow,
-                Consent::Denied(why) => EgressDecision::Deny { reason: format!("{why}; {remedy}") },
+            let answer = match consent {
+                Consent::Allowed => Answer { decision: EgressDecision::Allow, grant: None },
+                Consent::Granted(grant) => Answer { decision: EgressDecision::Allow, grant: Some(grant) },
+                Consent::Denied(why) => Answer::denied(format!("{why}; {remedy}")),
             };
             // A call that has ended was not answered by a person.
             let is_answer = ledger.is_running(&call) && !call.cancel.is_cancelled();
-            if decision == EgressDecision::Allow || is_answer {
+            // A grant is looked up each time, because it may be revoked.
+            if answer.grant.is_none() && (answer.decision == EgressDecision::Allow || is_answer) {
                 let answers = &mut lock(&state).answers;
                 if answers.len() >= MAX_REMEMBERED {
                     answers.clear();
                 }
-                answers.insert(subject, decision.clone());
+                answers.insert(subject, answer.decision.clone());
             }
-            answered.send_replace(Some(decision));
+            answered.send_replace(Some(answer));
         });
         Question { answer, asking }
     }
@@ -169,7 +193,8 @@ impl SessionJudge {
             true => format!("port {port} of this machine's loopback"),
             false => format!("{host} (port {port})"),
         };
-        AskedConnection { host, port: *port, place: &place, labelled: by.is_labelled() }.approval(
+        let command = by.command.as_deref();
+        AskedConnection { host, port: *port, place: &place, labelled: by.is_labelled(), command }.approval(
             &self.masker,
             &by.call,
             by.tool,
@@ -212,30 +237,40 @@ impl EgressJudge for SessionJudge {
     fn decide(&self, wanted: Wanted) -> Pin<Box<dyn Future<Output = EgressDecision> + Send + '_>> {
         Box::pin(async move {
             let by = self.ledger.current();
-            self.known().open.push((wanted.clone(), by.clone()));
-            let decision = match self.ruled(&wanted, &by) {
-                Some(Decision::Deny) => EgressDecision::Deny {
-                    reason: "a rule of the operator's policy forbids this host".into(),
-                },
-                Some(Decision::Allow) if self.policy.allows(&wanted.host) => EgressDecision::Allow,
-                None if self.passes(&wanted, by.is_labelled()) => EgressDecision::Allow,
+            let rule = EGRESS_RULE.to_owned();
+            self.known().open.push(Open { wanted: wanted.clone(), by: by.clone(), rule });
+            let Answer { decision, grant } = match self.ruled(&wanted, &by) {
+                Some(Decision::Deny) => {
+                    Answer::denied("a rule of the operator's policy forbids this host".to_owned())
+                }
+                Some(Decision::Allow) if self.policy.allows(&wanted.host) => Answer::ALLOWED,
+                None if self.passes(&wanted, by.is_labelled()) => Answer::ALLOWED,
                 Some(Decision::Allow | Decision::Ask) | None => self.ask(&wanted, &by).await,
             };
             match &decision {
                 EgressDecision::Allow => self.ledger.connected(),
                 EgressDecision::Deny { reason } => self.warn(&by, &wanted, reason),
             }
+            if let Some(grant) = grant {
+                let same = |open: &&mut Open| open.wanted == wanted && open.by.call.id == by.call.id;
+                for open in self.known().open.iter_mut().filter(same) {
+                    open.rule = format!("{EGRESS_RULE} (grant {grant})");
+                }
+            }
             decision
         })
     }
 
     fn ended(&self, record: ConnectionRecord) {
-        let by = {
+        let open = {
             let mut known = self.known();
-            let same = known.open.iter().position(|(open, _)| record.wanted.as_ref() == Some(open));
-            same.map(|position| known.open.swap_remove(position).1)
+            let same = known.open.iter().position(|open| record.wanted.as_ref() == Some(&open.wanted));
+            same.map(|position| known.open.swap_remove(position))
         };
-        let by = by.unwrap_or_else(|| self.ledger.current());
+        let (by, rule) = match open {
+            Some(open) => (open.by, open.rule),
+            None => (self.ledger.current(), EGRESS_RULE.to_owned()),
+        };
         let (status, error) = match &record.outcome {
             EgressOutcome::Finished => ("success", None),
             EgressOutcome::Denied { reason } | EgressOutcome::Refused { reason } => {
@@ -264,7 +299,7 @@ impl EgressJudge for SessionJudge {
                 "bytesUp": record.bytes_up,
                 "bytesDown": record.bytes_down,
             })),
-            rule: Some(EGRESS_RULE.to_owned()),
+            rule: Some(rule),
             status: Some(status.into()),
             error: error.map(masked),
             duration_ms: Some((record.duration.as_secs_f64() * 1e6).round() / 1e3),

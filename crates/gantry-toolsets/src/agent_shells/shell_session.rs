@@ -108,6 +108,8 @@ struct Watch {
 pub(super) struct Attributed {
     pub(super) call: Arc<Call>,
     pub(super) tool: &'static str,
+    /// The command line, if the tool has named it.
+    pub(super) command: Option<String>,
     pub(super) is_running: bool,
 }
 
@@ -120,7 +122,7 @@ impl Attributed {
 
 impl Ledger {
     pub(super) fn new(call: &Arc<Call>, tool: &'static str) -> Ledger {
-        let last = Attributed { call: ended(call), tool, is_running: false };
+        let last = Attributed { call: ended(call), tool, command: None, is_running: false };
         Ledger(Mutex::new(Entries {
             commands: 0,
             idle_since: Instant::now(),
@@ -170,8 +172,9 @@ impl Ledger {
 
     pub(super) fn begin(&self, call: &Arc<Call>, tool: &'static str) -> u64 {
         let mut entries = self.lock();
-        entries.last = Attributed { call: ended(call), tool, is_running: false };
-        entries.running.push(Attributed { call: call.clone(), tool, is_running: true });
+        entries.last = Attributed { call: ended(call), tool, command: None, is_running: false };
+        let running = Attributed { call: call.clone(), tool, command: None, is_running: true };
+        entries.running.push(running);
         entries.commands += 1;
         entries.tainted |= call.labels.contains(&Label::Untrusted);
         if entries.connected {
@@ -182,6 +185,14 @@ impl Ledger {
         let (workspace, since) = (call.workspace.clone(), SystemTime::now());
         entries.watches.push(Watch { id, workspace, since, ended: false });
         id
+    }
+
+    /// Remembers the command line of a running call, for questions about its connections.
+    pub(super) fn name_command(&self, call: &Call, command: &str) {
+        let mut entries = self.lock();
+        for running in entries.running.iter_mut().filter(|running| running.call.id == call.id) {
+            running.command = Some(command.to_owned());
+        }
     }
 
     pub(super) fn end_call(&self, call: &Call) {
@@ -235,6 +246,11 @@ struct CommandUse {
 }
 
 impl ShellUse {
+    /// Names the command line, for questions about its connections.
+    pub(crate) fn name_command(&self, command: &str) {
+        self.command.session.ledger.name_command(&self.call, command);
+    }
+
     pub(super) fn new(session: &Arc<ShellSession>, call: &Arc<Call>, tool: &'static str) -> ShellUse {
         let watch = Some(session.ledger.begin(call, tool));
         ShellUse { command: CommandUse { session: session.clone(), watch }, call: call.clone() }

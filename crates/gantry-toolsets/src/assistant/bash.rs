@@ -10,6 +10,7 @@ use gantry_tool::{Text, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::asked;
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
 use crate::run_to_end::{network_note, run_to_end, runs_commands};
@@ -40,16 +41,25 @@ fn default_timeout_ms() -> u64 {
     DEFAULT_TIMEOUT_MS
 }
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    command: String,
+}
+
 #[derive(Debug, Deserialize)]
 struct NoField {}
 
 pub(super) const NAME: &str = "bash";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    let own = machine.clone();
+    let (own, describing) = (machine.clone(), machine.clone());
     let tool = Tool::new(NAME, Toolset::Assistant, machine, run);
     runs_commands(tool, machine)
         .touches(move |call, _: NoField| vec![Touch::write(own.touched_free(call, "."))])
+        .asks_as(move |asked, input: Asked| {
+            std::future::ready(asked::command(&describing, &asked, input.command, None))
+        })
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
@@ -57,8 +67,9 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
         blocking(&ctx, |ctx, _| ctx.state.free(&ctx.call)?.open_dir(&ctx.call.workspace).map_err(file_error));
     let workspace = workspace.await?;
     let Input { command, timeout_ms } = input;
-    let mut command = Command::new(shell(), Cwd::Dir(workspace.fd)).args(["-c", &command]);
     let confinement = ctx.state.confine(&ctx.call, NAME).await?;
+    confinement.name_command(&command);
+    let mut command = Command::new(shell(), Cwd::Dir(workspace.fd)).args(["-c", &command]);
     command.env = confinement.variables(ctx.state.allowed_variables(&ctx.call));
     confinement.apply(&mut command);
     command.timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gantry_files::{FindByName, FoundFiles, Scope};
-use gantry_tool::{Call, Capability, Label, Text, Tool, ToolError, Toolset, Touch};
+use gantry_protocol::{AskedAction, ChangeKind};
+use gantry_tool::{AskedCall, Call, Capability, Label, Text, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -97,35 +98,51 @@ struct Batch<'a> {
 pub(super) const NAME: &str = "batch_files";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    let (own, walking) = (machine.clone(), machine.clone());
+    let (own, walking, describing) = (machine.clone(), machine.clone(), machine.clone());
     Tool::new(NAME, Toolset::Assistant, machine, run)
         .capabilities(&[Capability::FilesystemList, Capability::FilesystemEdit])
         .labels(&[Label::Private])
         .touches(move |call, input: Input| touches(&own, call, &input))
         .touches_by_walking(move |call, input: Input| touched_files(&walking, call, &input))
+        .asks_as(move |asked, input| described(describing.clone(), asked, input))
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
-    blocking(&ctx, move |ctx, cancelled| {
-        let skip = |path: &Path| ctx.call.avoid_sensitive && ctx.state.sensitive().contains(path);
-        let Batch { scope, pattern, task, found } =
-            prepare(&ctx.state, &ctx.call, &input, &skip, &|| cancelled.load(Ordering::Relaxed))?;
-        let text = match task {
-            Task::Transform { find, replace } => {
-                transform::run(&scope, &found, &transform::Texts { find, replace }, input.dry_run, cancelled)?
-            }
-            Task::Rename(template) => {
-                let plan = plan::renames(&scope, &found, &pattern, &template)?;
-                moved(&scope, &found, plan, ["Renamed", "Would rename"], input.dry_run, cancelled)?
-            }
-            Task::Move { destination } => {
-                let plan = plan::moves(&scope, &found, destination)?;
-                moved(&scope, &found, plan, ["Moved", "Would move"], input.dry_run, cancelled)?
-            }
-        };
-        Ok(Text(text))
-    })
-    .await
+    blocking(&ctx, move |ctx, cancelled| perform(ctx, &input, input.dry_run, cancelled)).await
+}
+
+/// Changes the files, or returns what would change.
+fn perform(ctx: &Ctx, input: &Input, dry_run: bool, cancelled: &AtomicBool) -> Result<Text, ToolError> {
+    let skip = |path: &Path| ctx.call.avoid_sensitive && ctx.state.sensitive().contains(path);
+    let Batch { scope, pattern, task, found } =
+        prepare(&ctx.state, &ctx.call, input, &skip, &|| cancelled.load(Ordering::Relaxed))?;
+    let text = match task {
+        Task::Transform { find, replace } => {
+            transform::run(&scope, &found, &transform::Texts { find, replace }, dry_run, cancelled)?
+        }
+        Task::Rename(template) => {
+            let plan = plan::renames(&scope, &found, &pattern, &template)?;
+            moved(&scope, &found, plan, ["Renamed", "Would rename"], dry_run, cancelled)?
+        }
+        Task::Move { destination } => {
+            let plan = plan::moves(&scope, &found, destination)?;
+            moved(&scope, &found, plan, ["Moved", "Would move"], dry_run, cancelled)?
+        }
+    };
+    Ok(Text(text))
+}
+
+/// Describes a batch by what a dry run reports. Other clients than own agents see no content of files.
+async fn described(machine: Arc<Machine>, asked: AskedCall, input: Input) -> Option<AskedAction> {
+    if asked.is_remote || !asked.call.principal.is_own_agent() {
+        return None;
+    }
+    let call = Call { avoid_sensitive: true, ..(*asked.call).clone() };
+    let ctx = Ctx { call: Arc::new(call), state: machine };
+    let paths = vec![input.directory.clone()];
+    let report = blocking(&ctx, move |ctx, cancelled| perform(ctx, &input, true, cancelled)).await.ok()?;
+    let (machine, change) = (asked.machine, ChangeKind::Change);
+    Some(AskedAction::FileChange { machine, paths, change, text: report.0, not_shown: 0 })
 }
 
 /// Policy and the run itself both call this, so policy decides about exactly the files that would

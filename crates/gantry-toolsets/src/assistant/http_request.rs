@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use gantry_apis::Profile;
 use gantry_net::{HeaderName, MAX_REDIRECTS, NetError, Redirects, Request, check_address, header};
+use gantry_protocol::AskedAction;
 use gantry_tool::{Label, Masker, Message, Text, Tool, ToolError, Toolset, Touch, Violation};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 use self::coverage::{Counted, Followed, covering_profile};
 use self::credentials::Credentials;
 use self::plan::{Content, Plan};
+use crate::asked;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::web::{crossing_of_url, note_closed_network};
@@ -75,6 +77,28 @@ struct FileOnly {
     file: Option<String>,
 }
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    url: String,
+    method: Option<String>,
+    body: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    json: Option<Value>,
+    form: Option<Map<String, Value>>,
+    file: Option<String>,
+}
+
+impl Asked {
+    fn described(self) -> Option<AskedAction> {
+        let Asked { url, method, body, json, form, file } = self;
+        let json = json.map(|json| json.to_string());
+        let form = form.map(|form| Value::Object(form).to_string());
+        let sent = body.or(json).or(form).or(file.map(|file| format!("the file {file}")));
+        asked::web_request(method.as_deref().unwrap_or("GET"), &url, sent)
+    }
+}
+
 pub(super) const NAME: &str = "http_request";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
@@ -84,6 +108,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .effects(&[])
         .labels(&[Label::Untrusted])
         .crosses(crossing_of_url(machine))
+        .asks_as(|_, input: Asked| std::future::ready(input.described()))
         .touches(move |call, input: FileOnly| {
             input.file.iter().map(|file| Touch::read(own.touched_contained(call, file))).collect()
         })

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::absolute;
+use crate::asked;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
@@ -31,6 +32,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
         .reads_path("path", machine.free_paths())
+        .asks_as(asked::file_read)
         .collects()
 }
 

@@ -5,10 +5,12 @@ mod read;
 use std::sync::Arc;
 
 use gantry_net::Url;
+use gantry_protocol::AskedAction;
 use gantry_tool::{Label, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::asked;
 use crate::web::crossing_of_url;
 use crate::web::search::{DEFAULT_RESULTS, Query, SearchAnswer, TimeRange, Topic, query_text, search};
 use crate::web::untrusted::fenced;
@@ -56,11 +58,29 @@ enum Task {
 
 pub(super) const NAME: &str = "web_research";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    action: Action,
+    url: Option<String>,
+}
+
+impl Asked {
+    /// A search goes to the configured providers, so it has no URL and shows its input.
+    fn described(self) -> Option<AskedAction> {
+        match self.action {
+            Action::Read => asked::web_request("GET", &self.url?, None),
+            Action::Search => None,
+        }
+    }
+}
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     Tool::new(NAME, Toolset::Assistant, machine, run)
         .read_only()
         .open_world()
         .labels(&[Label::Untrusted])
+        .asks_as(|_, input: Asked| std::future::ready(input.described()))
         .crosses(crossing_of_url(machine))
         .collects()
 }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use gantry_files::WriteOptions;
-use gantry_tool::{Capability, Text, Tool, ToolError, Toolset};
+use gantry_protocol::AskedAction;
+use gantry_tool::{AskedCall, Capability, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::absolute;
+use crate::asked::{self, Shown};
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
@@ -26,11 +28,26 @@ struct Input {
 
 pub(super) const NAME: &str = "write_file";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    path: String,
+    content: String,
+}
+
+async fn described(machine: Arc<Machine>, asked: AskedCall, input: Asked) -> Option<AskedAction> {
+    let Asked { path, content } = input;
+    let shown = Shown::Content(content.clone());
+    asked::file_change(&machine, asked, path, shown, Machine::free, |_| Some(content)).await
+}
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
     Tool::new(NAME, Toolset::Assistant, machine, run)
         .idempotent()
         .capabilities(&[Capability::FilesystemWrite])
         .writes_path("path", machine.free_paths())
+        .asks_as(move |asked, input| described(own.clone(), asked, input))
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -12,6 +12,7 @@ use gantry_tool::{Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::asked;
 use crate::blocking::blocking;
 use crate::machine::{Confinement, file_error, process_error};
 use crate::optional_path::absent_when_empty;
@@ -111,9 +112,37 @@ struct Output {
 
 pub(super) const NAME: &str = "exec";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    command: String,
+    #[serde(default = "default_shell")]
+    shell: String,
+    #[serde(default, deserialize_with = "absent_when_empty")]
+    cwd: Option<String>,
+    env: Option<BTreeMap<String, String>>,
+}
+
+impl Asked {
+    /// The command line, with variables and another shell as a person would write them.
+    fn command_line(&self) -> String {
+        let variables = self.env.iter().flatten();
+        let mut line: String =
+            variables.map(|(name, value)| format!("{name}={} ", asked::quoted(value))).collect();
+        match self.shell.as_str() {
+            DEFAULT_SHELL => line.push_str(&self.command),
+            shell => line.push_str(&format!("{} -c {}", asked::quoted(shell), asked::quoted(&self.command))),
+        }
+        line
+    }
+}
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
     let tool = Tool::new(NAME, Toolset::Basic, machine, run);
-    runs_commands(tool, machine).runs_in("cwd", machine.free_paths())
+    runs_commands(tool, machine).runs_in("cwd", machine.free_paths()).asks_as(move |asked, input: Asked| {
+        std::future::ready(asked::command(&own, &asked, input.command_line(), input.cwd))
+    })
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
@@ -128,6 +157,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     });
     let directory = prepared.await.map_err(failed)?;
     let confinement = ctx.state.confine(&ctx.call, NAME).await.map_err(failed)?;
+    confinement.name_command(&input.command);
     let mut command = command(&ctx, &input, directory, &confinement).map_err(failed)?;
     confinement.apply(&mut command);
     let finished = run_to_end(&ctx, command).await.map_err(not_started).map_err(failed)?;

@@ -8,6 +8,7 @@ use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::asked;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::whole_secrets::{beyond_cut, cut_end};
@@ -73,6 +74,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
         .reads_path("path", machine.free_paths())
+        .asks_as(asked::file_read)
         .errors_without_success()
 }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use gantry_files::line_write::{self, LineWrite};
 use gantry_files::text::{self, NotText, Text};
 use gantry_files::{FileError, Scope, UpdateOptions, WriteOptions};
-use gantry_tool::{Capability, Tool, ToolError, Toolset};
+use gantry_protocol::AskedAction;
+use gantry_tool::{AskedCall, Capability, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::asked::{self, Shown};
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
@@ -75,10 +77,31 @@ enum Lines {
 
 pub(super) const NAME: &str = "write";
 
+async fn described(machine: Arc<Machine>, asked: AskedCall, input: Input) -> Option<AskedAction> {
+    let shown = Shown::Content(input.data.clone());
+    let path = input.path.clone();
+    let written = move |present: &[u8]| match lines(&input).ok()? {
+        None => Some(input.data),
+        Some(lines) => {
+            let present = text::decode(present).ok()?;
+            let written = match lines {
+                Lines::Range { start, end } => {
+                    line_write::replace(&present.text, &input.data, start, end).ok()?
+                }
+                Lines::Before(line) => line_write::insert(&present.text, &input.data, line),
+            };
+            Some(written.parts.concat())
+        }
+    };
+    asked::file_change(&machine, asked, path, shown, Machine::free, written).await
+}
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
     Tool::new(NAME, Toolset::Basic, machine, run)
         .capabilities(&[Capability::FilesystemWrite, Capability::FilesystemEdit])
         .writes_path("path", machine.free_paths())
+        .asks_as(move |asked, input| described(own.clone(), asked, input))
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

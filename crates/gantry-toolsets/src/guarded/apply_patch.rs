@@ -6,10 +6,12 @@ use std::sync::Arc;
 use gantry_files::UpdateOptions;
 use gantry_files::patch::{self, AppliedHunk, PatchError, PatchKind, Patched};
 use gantry_files::text::{self, Encoding};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
+use gantry_protocol::{AskedAction, ChangeKind};
+use gantry_tool::{AskedCall, Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::asked::{self, Shown};
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
@@ -61,11 +63,24 @@ struct MovedHunk {
 
 pub(super) const NAME: &str = "tool::apply_patch";
 
+async fn described(machine: Arc<Machine>, asked: AskedCall, input: Input) -> Option<AskedAction> {
+    let (shown, path) = (Shown::Diff(input.patch.clone()), input.path.clone());
+    if patch::parse(&input.patch).ok()?.kind == PatchKind::Delete {
+        let (machine, paths) = (asked.machine, vec![path]);
+        let (change, text) = (ChangeKind::Delete, input.patch);
+        return Some(AskedAction::FileChange { machine, paths, change, text, not_shown: 0 });
+    }
+    let content = move |present: &[u8]| asked::joined(&patched(present, &input).ok()?.parts);
+    asked::file_change(&machine, asked, path, shown, Machine::contained, content).await
+}
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
     Tool::new(NAME, Toolset::Guarded, machine, run)
         .capabilities(&[Capability::FilesystemEdit])
         .labels(&[Label::Private])
         .writes_path("path", machine.contained_paths())
+        .asks_as(move |asked, input| described(own.clone(), asked, input))
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

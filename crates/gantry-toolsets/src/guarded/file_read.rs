@@ -7,6 +7,7 @@ use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::asked;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
@@ -47,6 +48,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
         .reads_path("path", machine.contained_paths())
+        .asks_as(asked::file_read)
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -16,6 +16,7 @@ use gantry_tool::{Tool, ToolError, Toolset, nearest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::asked;
 use crate::blocking::blocking;
 use crate::machine::{SYSTEM_READABLE, file_error, process_error};
 use crate::optional_path::absent_when_empty;
@@ -82,16 +83,35 @@ struct Output {
     network: Option<&'static str>,
 }
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    argv: Vec<String>,
+    #[serde(default, deserialize_with = "absent_when_empty")]
+    cwd: Option<String>,
+}
+
+fn command_line(argv: &[String]) -> String {
+    argv.iter().map(|word| asked::quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
 pub(super) const NAME: &str = "tool::shell_exec";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
     let tool = Tool::new(NAME, Toolset::Guarded, machine, run);
-    runs_commands(tool, machine).runs_in("cwd", machine.contained_paths())
+    runs_commands(tool, machine).runs_in("cwd", machine.contained_paths()).asks_as(
+        move |asked, input: Asked| {
+            std::future::ready(asked::command(&own, &asked, command_line(&input.argv), input.cwd))
+        },
+    )
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    let line = command_line(&input.argv);
     let (mut command, private_tmp) = blocking(&ctx, move |ctx, _| prepare(ctx, input)).await?;
     let confinement = ctx.state.confine_network(&ctx.call, NAME, command.sandbox.clone()).await?;
+    confinement.name_command(&line);
     command.env = confinement.variables(command.env);
     confinement.apply(&mut command);
     let finished = run_to_end(&ctx, command).await;

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
+use crate::asked;
 use crate::web::{crossing_of_url, deadline, net_error, note_closed_network, read_whole_secrets};
 use crate::{Ctx, Machine};
 
@@ -71,12 +72,19 @@ struct Output {
 
 pub(super) const NAME: &str = "tool::web_fetch";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    url: String,
+}
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     Tool::new(NAME, Toolset::Guarded, machine, run)
         .read_only()
         .open_world()
         .labels(&[Label::Untrusted])
         .crosses(crossing_of_url(machine))
+        .asks_as(|_, input: Asked| std::future::ready(asked::web_request("GET", &input.url, None)))
         .offered_to_clients()
         .offered_to_agents()
 }

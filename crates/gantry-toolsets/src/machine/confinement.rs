@@ -48,6 +48,13 @@ impl Confinement {
         variables
     }
 
+    /// Names the command line, for questions about its connections.
+    pub(crate) fn name_command(&self, command: &str) {
+        if let Some(shell) = &self.shell {
+            shell.name_command(command);
+        }
+    }
+
     pub(crate) fn apply(&self, command: &mut Command) {
         command.sandbox = self.sandbox.clone();
         command.network = self.shell.as_ref().and_then(ShellUse::network);
@@ -115,6 +122,11 @@ impl Machine {
             && shell.sandbox == SandboxMode::Required
             && call.principal.is_own_agent()
             && !call.escalated
+    }
+
+    /// Reports whether the call's commands run in the sandbox of agents: their own mounts, and connections that are judged.
+    pub(crate) fn is_sandboxed(&self, call: &Call) -> bool {
+        self.wants_isolation(call) && self.shells.namespaces().is_ok()
     }
 
     /// Decides about the sockets of commands. Only isolated commands can be limited to some hosts;

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use gantry_protocol::ChangeKind;
 use gantry_store::Depth;
 use gantry_tool::{Effect, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::asked;
 
 use super::workspace::WorkspacePath;
 use super::{Ctx, Done, Native, done, object_error};
@@ -29,9 +32,18 @@ struct Output {
 
 pub(super) const NAME: &str = "gsv__DeleteFile";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    path: String,
+}
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
     Tool::new(NAME, Toolset::Native, native, run)
         .effects(&[Effect::WritesFiles])
+        .asks_as(|_, input: Asked| {
+            std::future::ready(asked::stored_change(&input.path, ChangeKind::Delete, String::new()))
+        })
         .works_without_machine()
         .offered_to_agents()
 }

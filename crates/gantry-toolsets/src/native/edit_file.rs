@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use gantry_files::edit::{EditError, Occurrences, edit};
+use gantry_protocol::{AskedAction, ChangeKind};
 use gantry_store::Object;
-use gantry_tool::{Effect, Label, Tool, ToolError, Toolset};
+use gantry_tool::{AskedCall, Effect, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::asked;
 
 use super::workspace::{SkillSource, WorkspacePath};
 use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, reading_error, write_file};
@@ -53,12 +56,39 @@ enum Unedited {
 
 pub(super) const NAME: &str = "gsv__EditFile";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    path: String,
+    old_string: String,
+    new_string: String,
+    #[serde(default)]
+    replace_all: bool,
+}
+
+async fn described(native: Arc<Native>, asked: AskedCall, input: Asked) -> Option<AskedAction> {
+    let Asked { path, old_string: old, new_string: new, replace_all } = input;
+    let occurrences = if replace_all { Occurrences::All } else { Occurrences::One };
+    let present = super::stored_text(&native, &asked, &path).await.flatten();
+    let edited = present
+        .as_ref()
+        .and_then(|present| asked::joined(&edit(present.as_bytes(), &old, &new, occurrences).ok()?.parts));
+    let text = match (present, edited) {
+        (Some(present), Some(edited)) => asked::difference(&asked, &path, &present, &edited),
+        _ => asked::difference(&asked, &path, &old, &new),
+    };
+    asked::stored_change(&path, ChangeKind::Change, text)
+}
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
+    let own = native.clone();
     // The error of a failed edit shows passages of the file.
     Tool::new(NAME, Toolset::Native, native, run)
         .effects(&[Effect::WritesFiles])
         .labels(&[Label::Private])
         .writes_object("path")
+        .asks_as(move |asked, input| described(own.clone(), asked, input))
         .works_without_machine()
         .offered_to_agents()
 }

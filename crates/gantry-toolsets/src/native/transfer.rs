@@ -4,10 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use gantry_protocol::{AskedAction, ChangeKind};
 use gantry_store::Objects;
 use gantry_tool::{Call, Ctx, DataAccess, DataLocation, Effect, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::asked::STORAGE;
 
 use super::node_services::GatewayTools;
 use super::workspace::{WorkspacePath, check_agent};
@@ -58,11 +61,22 @@ struct Touched {
 
 pub(super) const NAME: &str = "gsv__Transfer";
 
+/// Describes the copy. The paths are not resolved here, so no grant for a path covers them.
+fn described(input: Touched) -> Option<AskedAction> {
+    let machine = match Endpoint::parse(&input.destination).ok()? {
+        Endpoint::Workspace { .. } => STORAGE.to_owned(),
+        Endpoint::Node { node, .. } => node,
+    };
+    let (paths, text) = (vec![input.destination], format!("from {}", input.source));
+    Some(AskedAction::FileChange { machine, paths, change: ChangeKind::Copy, text, not_shown: 0 })
+}
+
 pub(super) fn tool(state: &Arc<GatewayTools>) -> Tool {
     // The result is private: it names skipped entries and the targets of their links.
     Tool::new(NAME, Toolset::Native, state, run)
         .effects(&[Effect::WritesFiles])
         .labels(&[Label::Private])
+        .asks_as(|_, input| std::future::ready(described(input)))
         .touches(|_, input: Touched| {
             // The paths as written. Another machine resolves its own paths and checks them again.
             let node_path = |text: &str| match Endpoint::parse(text) {

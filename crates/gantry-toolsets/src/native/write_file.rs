@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{Effect, Tool, ToolError, Toolset};
+use gantry_protocol::{AskedAction, ChangeKind};
+use gantry_tool::{AskedCall, Effect, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::asked;
 
 use super::workspace::WorkspacePath;
 use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, object_error};
@@ -32,11 +35,31 @@ struct Output {
 
 pub(super) const NAME: &str = "gsv__WriteFile";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    path: String,
+    content: String,
+}
+
+async fn described(native: Arc<Native>, asked: AskedCall, input: Asked) -> Option<AskedAction> {
+    let (change, text) = match super::stored_text(&native, &asked, &input.path).await {
+        Some(Some(present)) => {
+            (ChangeKind::Change, asked::difference(&asked, &input.path, &present, &input.content))
+        }
+        Some(None) => (ChangeKind::Create, input.content),
+        None => (ChangeKind::Replace, input.content),
+    };
+    asked::stored_change(&input.path, change, text)
+}
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
+    let own = native.clone();
     Tool::new(NAME, Toolset::Native, native, run)
         .idempotent()
         .effects(&[Effect::WritesFiles])
         .writes_object("path")
+        .asks_as(move |asked, input| described(own.clone(), asked, input))
         .works_without_machine()
         .offered_to_agents()
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_process::{Command, Cwd, Network, Processes, SessionId, Stdin, Waited, find_program};
-use gantry_tool::{Tool, ToolError, Toolset};
+use gantry_protocol::AskedAction;
+use gantry_tool::{AskedCall, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::sessions::{Session, Sessions};
 use super::shell_run::ShellRun;
+use crate::asked;
 use crate::blocking::blocking;
 use crate::machine::{Confinement, file_error, process_error};
 use crate::optional_path::absent_when_empty;
@@ -57,13 +59,37 @@ struct Escalate {
     reason: String,
 }
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    command: String,
+    #[serde(default, deserialize_with = "absent_when_empty")]
+    workdir: Option<String>,
+    escalate: Option<AskedEscalation>,
+}
+
+/// Why the command has to leave the sandbox.
+#[derive(Debug, Deserialize)]
+struct AskedEscalation {
+    reason: String,
+}
+
+async fn described(machine: Arc<Machine>, asked: AskedCall, input: Asked) -> Option<AskedAction> {
+    let mut action = asked::command(&machine, &asked, input.command, input.workdir)?;
+    if let AskedAction::Command { escalation, .. } = &mut action {
+        *escalation = input.escalate.map(|escalate| escalate.reason);
+    }
+    Some(action)
+}
+
 pub(super) const NAME: &str = "Bash";
 
 pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
-    let sessions = sessions.clone();
+    let (sessions, own) = (sessions.clone(), machine.clone());
     let tool = Tool::new(NAME, Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()));
     runs_commands(tool, machine)
         .runs_in("workdir", machine.free_paths())
+        .asks_as(move |asked, input| described(own.clone(), asked, input))
         .offered_to_clients()
         .offered_to_agents()
         .may_escalate()
@@ -113,6 +139,7 @@ async fn prepare(ctx: &Ctx, input: &Input) -> Result<Prepared, ToolError> {
     let sign = if input.command.starts_with(['-', '+']) { " " } else { "" };
     let script = format!("{sign}{}", input.command);
     let confinement = ctx.state.confine(&ctx.call, NAME).await?;
+    confinement.name_command(&input.command);
     let mut command = Command {
         env: confinement.variables(ctx.state.shell_variables(&ctx.call)),
         timeout: time_limit(input),

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use gantry_files::UpdateOptions;
 use gantry_files::edit::{EditError, Occurrences, edit};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
+use gantry_protocol::AskedAction;
+use gantry_tool::{AskedCall, Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths;
+use crate::asked::{self, Shown};
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
@@ -47,12 +49,33 @@ struct Output {
 
 pub(super) const NAME: &str = "Edit";
 
+/// The part of the input that a question shows.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    path: String,
+    old_string: String,
+    new_string: String,
+    #[serde(default)]
+    replace_all: bool,
+}
+
+async fn described(machine: Arc<Machine>, asked: AskedCall, input: Asked) -> Option<AskedAction> {
+    let Asked { path, old_string: old, new_string: new, replace_all } = input;
+    let occurrences = if replace_all { Occurrences::All } else { Occurrences::One };
+    let shown = Shown::Passage { old: old.clone(), new: new.clone() };
+    let edited = move |present: &[u8]| asked::joined(&edit(present, &old, &new, occurrences).ok()?.parts);
+    asked::file_change(&machine, asked, path, shown, Machine::free, edited).await
+}
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
     Tool::new(NAME, Toolset::Node, machine, run)
         .capabilities(&[Capability::FilesystemEdit])
         // The error of a failed edit shows passages of the file.
         .labels(&[Label::Private])
         .writes_path("path", machine.free_paths())
+        .asks_as(move |asked, input| described(own.clone(), asked, input))
         .offered_to_clients()
         .offered_to_agents()
 }

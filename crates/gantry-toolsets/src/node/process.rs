@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_process::{LogPage, Snapshot, Waited, Written};
-use gantry_tool::{Call, Masker, Tool, ToolError, Toolset, Touch};
+use gantry_protocol::AskedAction;
+use gantry_tool::{AskedCall, Call, Masker, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -173,15 +174,43 @@ struct Touched {
     session_id: Option<String>,
 }
 
+/// The part of the input that a question shows.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    action: Action,
+    session_id: Option<String>,
+    #[serde(default)]
+    data: String,
+}
+
+/// Describes what a running command is sent. The other actions show their input.
+fn described(machine: &Machine, sessions: &Sessions, asked: &AskedCall, input: Asked) -> Option<AskedAction> {
+    if !matches!(input.action, Action::Write | Action::Submit) {
+        return None;
+    }
+    let id = input.session_id?;
+    let command = sessions.command(machine.processes(), &asked.call, &id).filter(|_| !asked.is_remote);
+    let to = match command {
+        Some(command) => format!("the running command {id} on {} ($ {command})", asked.machine),
+        None => format!("the running command {id} on {}", asked.machine),
+    };
+    Some(AskedAction::Message { to, text: input.data, not_shown: 0 })
+}
+
 pub(super) const NAME: &str = "Process";
 
 pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
     let (own, known, sessions) = (machine.clone(), sessions.clone(), sessions.clone());
+    let (describing, described_sessions) = (machine.clone(), sessions.clone());
     let tool = Tool::new(NAME, Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()));
     runs_commands(tool, machine)
         .touches(move |call: &Call, input: Touched| {
             let workdir = input.session_id.and_then(|id| known.workdir(own.processes(), call, &id));
             workdir.into_iter().map(Touch::write).collect()
+        })
+        .asks_as(move |asked, input| {
+            std::future::ready(described(&describing, &described_sessions, &asked, input))
         })
         .polls()
         .offered_to_clients()

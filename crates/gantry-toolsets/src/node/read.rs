@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths;
+use crate::asked;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::whole_secrets::{beyond_cut, cut_end};
@@ -98,6 +99,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
         .reads_path("path", machine.free_paths())
+        .asks_as(asked::file_read)
         .offered_to_clients()
         .offered_to_agents()
 }

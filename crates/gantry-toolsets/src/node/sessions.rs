@@ -143,6 +143,12 @@ impl Sessions {
         session.is_visible_to(call).then_some(session.workdir)
     }
 
+    /// Returns the command line of a session of the caller.
+    pub(super) fn command(&self, processes: &Processes, call: &Call, id: &str) -> Option<String> {
+        let session = self.get(processes, id.parse().ok()?)?;
+        session.is_visible_to(call).then_some(session.command)
+    }
+
     fn get(&self, processes: &Processes, id: SessionId) -> Option<Session> {
         let known = self.known().get(&id).cloned();
         known.or_else(|| Session::from_note(&processes.note(id)?))

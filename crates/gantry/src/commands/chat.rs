@@ -9,7 +9,7 @@ use gantry_protocol::{
     AnswerParams, AnswerResult, ListenResult, MessageParams, Question, SendResult, SessionEvent,
     SessionParams, SessionStatus, UserAsked, method,
 };
-use gantry_tool::{Refusal, RefusalCode};
+use gantry_tool::{QuestionText, Refusal, RefusalCode};
 
 use crate::client::{Address, Target};
 use crate::commands::{call, interrupted};
@@ -24,7 +24,6 @@ mod questions;
 mod screen;
 
 use connection::{Connection, Heard};
-pub(crate) use questions::proposal;
 use questions::{Asks, Waiting, approval_prompt};
 use screen::Screen;
 
@@ -219,8 +218,8 @@ impl<'a> Chat<'a> {
                 (asked.id, format!("the agent asks: {questions}"), "ANSWER…")
             }
             PendingQuestion::Approval(asked) => {
-                let (what, Question { tool, reason, .. }) = (proposal(&asked), &*asked);
-                let message = format!("{tool} needs approval: {what} ({reason})");
+                let (what, Question { tool, reason, .. }) = (QuestionText::new(&asked.action()), &*asked);
+                let message = format!("{tool} needs approval: {} ({reason})", what.whole());
                 (asked.id, message, "yes|no|always")
             }
         };
@@ -324,7 +323,7 @@ impl<'a> Chat<'a> {
                             self.reply(&asks).await?;
                         }
                     } else if let Some(question) = waiting.approvals.front().cloned() {
-                        if let Some(answer) = questions::answer(&line)
+                        if let Some(answer) = questions::answer(&question, &line)
                             && self.answer(&question, answer).await?.is_none()
                         {
                             waiting.is_answered(&question.id);
@@ -413,7 +412,7 @@ impl<'a> Chat<'a> {
             question(&approval_prompt(&open, columns()));
             let mut line = String::new();
             let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
-            asked = match (read, questions::answer(&line)) {
+            asked = match (read, questions::answer(&open, &line)) {
                 (Ok(0) | Err(_), _) => self.answer(&open, questions::answer_of("no")).await?,
                 (Ok(_), Some(answer)) => self.answer(&open, answer).await?,
                 (Ok(_), None) => Some(open),

@@ -7,10 +7,11 @@ use gantry_protocol::{
     HistoryEvent, HistoryParams, MessageParams, RunEnd, SendResult, SessionList, SessionParams,
     SessionStatus, SessionsListParams, method,
 };
+use gantry_tool::QuestionText;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::client::{Address, Client, Target};
-use crate::commands::chat::proposal;
 use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -20,7 +21,9 @@ use crate::output::Output;
     gantry sessions                                  list sessions, most recent first\n  \
     gantry sessions show main                        show messages and tool calls\n  \
     gantry sessions export main > main.jsonl         export every event, one per line\n  \
+    gantry sessions questions main                   show open questions with the whole calls\n  \
     gantry sessions answer main yes                  answer an agent's question\n  \
+    gantry sessions answer main always --offer 2     allow also later calls, as the question offers\n  \
     gantry sessions reset main                       start over; the journal is kept")]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
@@ -60,6 +63,11 @@ enum SessionsAction {
         /// The session's key, as `gantry sessions` lists it
         key: String,
     },
+    /// Show open questions, with the whole call that each is about
+    Questions {
+        /// The session's key, as `gantry sessions` lists it
+        key: String,
+    },
     /// Answer a question of an agent
     Answer {
         /// The session's key, as `gantry sessions` lists it
@@ -70,6 +78,9 @@ enum SessionsAction {
         /// yes, no or always; or one answer for each of the agent's questions
         #[arg(required = true, num_args = 1.., value_name = "ANSWER")]
         answers: Vec<String>,
+        /// With always: the number of one of the question's offers
+        #[arg(long, value_name = "NUMBER", conflicts_with = "any_arguments")]
+        offer: Option<String>,
         /// With always: allow any arguments, not only these
         #[arg(long)]
         any_arguments: bool,
@@ -122,13 +133,23 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: SessionsArgs
         SessionsAction::Reset { key } => command(&key, "/new"),
         SessionsAction::Compact { key } => command(&key, "/compact"),
         SessionsAction::Stop { key } => command(&key, "/stop"),
-        SessionsAction::Answer { key, question, answers, any_arguments, hours } => {
+        SessionsAction::Questions { key } => questions(&address, output, &status(&key)?),
+        SessionsAction::Answer { key, question, answers, offer, any_arguments, hours } => {
             let (answer, answers) = match answers.as_slice() {
                 [one] => (Some(one.clone()), None),
                 _ => (None, Some(answers)),
             };
-            let scope = Some(if any_arguments { GrantScope::Tool } else { GrantScope::Call });
-            let params = AnswerParams { session_key: Some(key), question, answer, answers, scope, hours };
+            let scope = any_arguments.then_some(GrantScope::Tool);
+            let params = AnswerParams {
+                session_key: Some(key),
+                question,
+                answer,
+                answers,
+                offer,
+                scope,
+                hours,
+                reach: None,
+            };
             let taken: AnswerResult = Client::once(&address, output, method::SESSIONS_ANSWER, &params)?;
             match output.json {
                 true => output.value(&taken),
@@ -186,9 +207,57 @@ fn show(output: &Output, status: &SessionStatus, events: &[HistoryEvent]) {
         }
     }
     for question in &status.questions {
-        let text = format!("{} waits for an answer: {}", question.id, proposal(question));
-        output.line(&output.yellow(&text));
+        let text = QuestionText::new(&question.action()).whole();
+        output.page(&output.yellow(&format!("{} waits for an answer: {text}", question.id)));
     }
+}
+
+/// Prints the open questions of a session and its children. The journal has the whole calls.
+fn questions(address: &Address, output: &Output, status: &SessionStatus) -> Result<Exit> {
+    if output.json {
+        output.value(&status.questions);
+        return Ok(Exit::Success);
+    }
+    if status.questions.is_empty() {
+        output.done("No question is open.");
+    }
+    for question in &status.questions {
+        let key = question.child.as_ref().map_or(&status.session_key, |child| &child.session_key);
+        let text = QuestionText::new(&question.action()).whole();
+        output.page(&format!("{}  {text}", output.bold(&question.id)));
+        output.page(&format!("{} (rule {})", question.reason, question.rule));
+        for offer in &question.offers {
+            output.page(&format!("[{}] {}", offer.key, offer.label));
+        }
+        if let Some((name, input)) = whole_call(&history(address, output, key)?, &question.call) {
+            output.page(&format!("The whole call of {name}:\n{}", whole_input(&input)));
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// Returns the name and the input of the latest call with this id.
+fn whole_call(events: &[HistoryEvent], id: &str) -> Option<(String, Value)> {
+    events.iter().rev().find_map(|event| match event.entry() {
+        HistoryEntry::Replied { reply } => reply.message.content.into_iter().find_map(|block| match block {
+            HistoryBlock::ToolUse { id: own, name, input } if own == id => Some((name, input)),
+            _ => None,
+        }),
+        _ => None,
+    })
+}
+
+/// Formats an input for reading: texts keep their line breaks.
+fn whole_input(input: &Value) -> String {
+    let fields = input.as_object().into_iter().flatten().map(|(name, value)| match value {
+        Value::String(text) if text.contains('\n') => {
+            let lines: String = text.lines().map(|line| format!("\n    {line}")).collect();
+            format!("  {name}:{lines}")
+        }
+        Value::String(text) => format!("  {name}: {text}"),
+        value => format!("  {name}: {value}"),
+    });
+    fields.collect::<Vec<_>>().join("\n")
 }
 
 /// Describes an event in one line. Returns `None` for events that are not shown.
@@ -201,7 +270,8 @@ fn line(output: &Output, entry: HistoryEntry) -> Option<String> {
         }
         HistoryEntry::CallInterrupted { .. } => output.yellow("  interrupted, outcome unknown"),
         HistoryEntry::ApprovalAsked(asked) => {
-            output.yellow(&format!("  {} asks: {}", asked.id, asked.reason))
+            let question = QuestionText::new(&asked.action()).headline;
+            output.yellow(&format!("  {} asks: {question} {}", asked.id, asked.reason))
         }
         HistoryEntry::ApprovalAnswered { answer, by } => {
             output.dim(&format!("  {by} answered {}", decision(&answer)))
@@ -233,7 +303,7 @@ fn decision(answer: &ApprovalDecision) -> &'static str {
 fn reply_text(output: &Output, content: &[HistoryBlock]) -> String {
     let blocks = content.iter().filter_map(|block| match block {
         HistoryBlock::Text { text } => Some(text.clone()),
-        HistoryBlock::ToolUse { name, input } => {
+        HistoryBlock::ToolUse { name, input, .. } => {
             let input: String = input.to_string().chars().take(200).collect();
             Some(output.dim(&format!("  {name} {input}")))
         }

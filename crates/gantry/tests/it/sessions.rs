@@ -14,6 +14,7 @@ mod budgets;
 mod children;
 mod escalation;
 mod flow;
+mod grants;
 mod idempotency;
 mod isolated;
 mod kills;

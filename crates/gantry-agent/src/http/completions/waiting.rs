@@ -2,7 +2,7 @@
 //! interface has no way to ask questions, so the client would wait forever.
 
 use gantry_protocol::SessionEvent;
-use gantry_tool::without_hidden;
+use gantry_tool::{QuestionText, without_hidden};
 
 use crate::entry::{Question, UserAsked};
 use crate::key::SessionKey;
@@ -48,10 +48,7 @@ impl Waiting {
 }
 
 fn approval(question: &Question) -> String {
-    let call = match question.input.get("command").and_then(|command| command.as_str()) {
-        Some(command) => format!("$ {command}"),
-        None => question.input.to_string(),
-    };
+    let call = QuestionText::new(&question.action()).whole();
     let who = question.child.as_ref().map_or("The agent", |child| &child.name);
     format!(
         "{} asks for an approval to run {}:\n\n{}\n\nReason: {} (rule {}).",

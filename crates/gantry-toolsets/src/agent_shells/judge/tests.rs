@@ -1,6 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gantry_net::{HostPattern, LOOPBACK_SERVICE, WantedKind};
+use gantry_protocol::AskedAction;
+use gantry_tool::FLOW_RULE;
 use gantry_tool::testing::MemoryAudit;
 use gantry_tool::{Approver, Call, Label, Principal, Surface};
 
@@ -17,11 +19,16 @@ fn call(labels: &[Label], consent: Option<Consent>, asked: &Arc<AtomicUsize>) ->
     let mut call = Call::new(Principal::Agent { id: "main".into() }, Surface::Agent, "/w".into());
     call.autonomy = Autonomy::Guided;
     call.labels = labels.to_vec();
-    let asked = asked.clone();
+    let (asked, labelled) = (asked.clone(), labels.len() == 2);
     call.approver = consent.map(|consent| {
         Approver::new(move |approval| {
             asked.fetch_add(1, Ordering::SeqCst);
-            assert_eq!((&*approval.rule, &*approval.tool), (EGRESS_RULE, "Bash"));
+            let rule = if labelled { FLOW_RULE } else { EGRESS_RULE };
+            assert_eq!((&*approval.rule, &*approval.tool), (rule, "Bash"));
+            let command = Some("curl x".to_owned());
+            let port = 443;
+            let host = approval.input["host"].as_str().unwrap_or_default().to_owned();
+            assert_eq!(approval.whole, AskedAction::Connection { host, port, command });
             let consent = consent.clone();
             async move {
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -57,6 +64,7 @@ impl Bench {
     /// Decides while this call runs.
     async fn decide(&self, call: &Arc<Call>, host: &str) -> EgressDecision {
         self.ledger.begin(call, "Bash");
+        self.ledger.name_command(call, "curl x");
         let decision = self.judge.decide(wanted(host)).await;
         self.ledger.end_call(call);
         decision
@@ -101,6 +109,7 @@ async fn answers_are_shared_and_remembered() {
     let bench = Bench::new(NetworkPolicy::AllowAll);
     let yes = call(&[], Some(Consent::Allowed), &bench.asked);
     bench.ledger.begin(&yes, "Bash");
+    bench.ledger.name_command(&yes, "curl x");
     let decide = || bench.judge.decide(wanted("unknown.example"));
     let (one, other) = tokio::join!(decide(), decide());
     assert_eq!((one, other, bench.asked()), (EgressDecision::Allow, EgressDecision::Allow, 1));
@@ -115,6 +124,28 @@ async fn answers_are_shared_and_remembered() {
     let yes = call(&BOTH, Some(Consent::Allowed), &bench.asked);
     assert!(denied(&bench.decide(&yes, "unknown.example").await).contains("said no"));
     assert_eq!(bench.asked(), 0, "a no is remembered too");
+}
+
+/// A grant may be revoked, so the judge does not remember it.
+#[tokio::test]
+async fn granted_connections_are_asked_each_time_and_name_the_grant() {
+    let bench = Bench::new(NetworkPolicy::AllowAll);
+    let granted = call(&[], Some(Consent::Granted("3f2a".into())), &bench.asked);
+    for _ in 0..2 {
+        assert_eq!(bench.decide(&granted, "unknown.example").await, EgressDecision::Allow);
+        assert_eq!(bench.asked(), 1);
+    }
+    bench.judge.ended(ConnectionRecord {
+        wanted: Some(wanted("unknown.example")),
+        outcome: EgressOutcome::Finished,
+        bytes_up: 0,
+        bytes_down: 0,
+        duration: std::time::Duration::from_millis(1),
+    });
+    let rules: Vec<_> = bench.audit.records().into_iter().map(|(line, _)| line.rule.unwrap()).collect();
+    assert_eq!(rules, ["egress (grant 3f2a)"]);
+    let revoked = call(&[], Some(Consent::Denied("the user said no".into())), &bench.asked);
+    assert!(denied(&bench.decide(&revoked, "unknown.example").await).contains("said no"));
 }
 
 #[tokio::test]

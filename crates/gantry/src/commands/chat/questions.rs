@@ -4,50 +4,31 @@ use std::collections::VecDeque;
 
 use gantry_agent::LastingApproval;
 use gantry_protocol::{AnswerParams, ListenResult, Question, SessionEvent, UserAsked, UserQuestion};
+use gantry_tool::QuestionText;
 
 use crate::output::printable;
 use crate::wrapping::wrapped;
 
 /// Returns the prompt for an approval, for a terminal of that width. The call itself is shown as it is.
 pub(super) fn approval_prompt(asked: &Question, columns: usize) -> String {
-    let what = if command(asked).is_some() { "command" } else { "call" };
-    // With both labels only this exact call can be allowed.
-    let any = if asked.rule == "flow-labels" { String::new() } else { format!(" · 'a any' any {what}") };
+    let question = QuestionText::new(&asked.action()).whole();
     let reason = format!("{} (rule {})", asked.reason, asked.rule);
-    let allow = format!("Allow? [y]es, [n]o, [a]lways this exact {what} · 'a 8h' for 8 hours{any}:");
-    printable(&format!(
-        "\n{}\n{}\n{} ",
-        proposal(asked),
-        wrapped_lines(&reason, columns),
-        wrapped(&allow, 0, columns)
-    ))
+    let offers = asked.offers.iter().map(|offer| format!("\n  [{}] {}", offer.key, offer.label));
+    let offers: String = offers.map(|offer| wrapped_lines(&offer, columns)).collect();
+    printable(&format!("\n{question}\n{}\n  [y]es  [n]o{offers}\n? ", wrapped_lines(&reason, columns)))
 }
 
 fn wrapped_lines(text: &str, columns: usize) -> String {
     text.lines().map(|line| wrapped(line, 0, columns)).collect::<Vec<_>>().join("\n")
 }
 
-/// Shows what the agent wants to do: the command itself, or the call.
-pub(crate) fn proposal(asked: &Question) -> String {
-    let tool = &asked.tool;
-    let place = tool.split_once("__").map_or(String::new(), |(node, _)| format!(" on {node}"));
-    match command(asked) {
-        Some(command) => format!("Run{place}?  $ {command}"),
-        None => format!("Run {tool}?  {}", asked.input),
-    }
-}
-
-/// Returns the command line of a tool that runs commands.
-fn command(asked: &Question) -> Option<&str> {
-    let command = asked.input.get("command")?.as_str()?;
-    let tool = asked.tool.as_str();
-    let bare = tool.rsplit_once("__").map_or(tool, |(_, bare)| bare);
-    ["Bash", "bash", "exec", "tool::shell_exec"].contains(&bare).then_some(command)
-}
-
-/// Parses an answer. Returns `None` if the line is not a valid answer.
-pub(super) fn answer(line: &str) -> Option<AnswerParams> {
+/// Parses an answer: yes, no, the number of an offer, or `a` with a time and `any`. Returns `None` if the line is not a
+/// valid answer.
+pub(super) fn answer(asked: &Question, line: &str) -> Option<AnswerParams> {
     let line = line.trim().to_lowercase();
+    if let Some(offer) = asked.offers.iter().find(|offer| offer.key == line) {
+        return Some(AnswerParams { offer: Some(offer.key.clone()), ..answer_of("always") });
+    }
     let mut words = line.split_whitespace();
     let word = match words.next()? {
         "y" | "yes" => "yes",
@@ -57,6 +38,7 @@ pub(super) fn answer(line: &str) -> Option<AnswerParams> {
             return left.is_empty().then(|| AnswerParams {
                 scope: always.scope,
                 hours: always.hours,
+                offer: always.offer,
                 ..answer_of("always")
             });
         }

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use gantry_link::{Event, Link, LinkError, Request, ServeFuture, Service};
 use gantry_mcp::{Backend, CallRequest, OfferedTools, Purpose, Selection, Who};
 use gantry_protocol::{
-    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, StreamFrame, ToolInfo, ToolList, ToolsListParams,
-    event, method, raw,
+    ApprovalAnswer, ApprovalAsk, AskedAction, CallParams, CallProgress, StreamFrame, ToolInfo, ToolList,
+    ToolsListParams, event, method, raw,
 };
 use gantry_tool::{
     Approval, Approver, Consent, Effect, NodeState, Outcome, Progress, ProgressSink, Refusal, RefusalCode,
@@ -267,13 +267,20 @@ impl Listener {
     }
 
     async fn approve(&self, asked: ApprovalAsk) -> ApprovalAnswer {
-        let ApprovalAsk { call, tool, rule, reason, input, fingerprint } = asked;
+        let ApprovalAsk { call, tool, rule, reason, input, fingerprint, action } = asked;
         let approver = self.calls().get(&call).and_then(|handlers| handlers.approver.clone());
         let Some(approver) = approver else {
             return ApprovalAnswer { allow: false, reason: Some("this client cannot ask a person".into()) };
         };
-        match approver.ask(Approval { tool, rule, reason, input, fingerprint }).await {
-            Consent::Allowed => ApprovalAnswer { allow: true, reason: None },
+        // A gateway of an earlier version describes a call by its input.
+        let action = action.unwrap_or_else(|| AskedAction::Other {
+            tool: tool.clone(),
+            input: input.clone(),
+            not_shown: 0,
+        });
+        let whole = action.clone();
+        match approver.ask(Approval { tool, rule, reason, input, fingerprint, action, whole }).await {
+            Consent::Allowed | Consent::Granted(_) => ApprovalAnswer { allow: true, reason: None },
             Consent::Denied(reason) => ApprovalAnswer { allow: false, reason: Some(reason) },
         }
     }

@@ -162,7 +162,7 @@ struct Happened {
 fn happened(record: &AuditRecord) -> Option<Happened> {
     let rule = record.rule.clone()?;
     // Labels belong to a run, and the log does not have them.
-    if rule == gantry_tool::LABELS_RULE {
+    if rule == gantry_tool::FLOW_RULE {
         return None;
     }
     let decision = match (record.phase, record.status.as_deref()) {

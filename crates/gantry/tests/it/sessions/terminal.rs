@@ -67,7 +67,8 @@ fn approval_text_wraps_at_the_width_of_the_terminal() {
 #[test]
 fn conversation_works_at_a_terminal() {
     let model = model();
-    let world = model.world("autonomy = \"supervised\"");
+    // Without the flow rule, which asks about each call by itself.
+    let world = model.world("autonomy = \"supervised\"\nflow = \"off\"");
     let up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("/help shows commands");
@@ -89,9 +90,9 @@ fn conversation_works_at_a_terminal() {
     // The call is approved at the terminal, and its line shows how long it took.
     terminal.type_keys("run it\r");
     terminal.sees("\u{2026} Bash");
-    terminal.sees("Allow? [y]es, [n]o, [a]lways");
+    terminal.sees("[y]es  [n]o  [1] this session: this exact command");
     terminal.type_keys("perhaps\r");
-    terminal.sees("Allow? [y]es, [n]o, [a]lways");
+    terminal.sees("[y]es  [n]o  [1] this session: this exact command");
     assert!(!world.workspace().join("notes").exists());
     terminal.type_keys("y\r");
     terminal.sees("\u{2713} Bash");
@@ -100,12 +101,9 @@ fn conversation_works_at_a_terminal() {
     assert_eq!(std::fs::read_to_string(world.workspace().join("notes")).unwrap(), "ran\n");
     // `always` has a time and a scope.
     terminal.type_keys("run it\r");
-    terminal.sees("Allow? [y]es, [n]o, [a]lways");
+    terminal.sees("[y]es  [n]o  [1] this session: this exact command");
     terminal.type_keys("a 8 hours\r");
-    terminal.sees("Allow? [y]es, [n]o, [a]lways");
-    terminal.type_keys("a 8h any\r");
-    terminal.sees("only this exact call can be allowed");
-    terminal.sees("Allow? [y]es, [n]o, [a]lways");
+    terminal.sees("[y]es  [n]o  [1] this session: this exact command");
     terminal.type_keys("a 8h\r");
     terminal.sees("\u{2713} Bash");
     terminal.sees("heard <");
@@ -136,7 +134,7 @@ fn parallel_calls_are_approved_one_at_a_time() {
     terminal.sees("> ");
     terminal.type_keys("run both\r");
     for _ in 0..2 {
-        terminal.sees("Allow? [y]es, [n]o, [a]lways");
+        terminal.sees("[y]es  [n]o  [1] this session: this exact command");
         // The second question is there before the first is answered.
         std::thread::sleep(Duration::from_millis(300));
         terminal.type_keys("y\r");
