@@ -23,6 +23,7 @@ use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, node_tools, process_end, 
 use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
 
 use crate::agent_sessions::{SessionsOf, sessions, zone};
+use crate::agent_shells_summary::agent_shells_summary;
 use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::UsageError;
@@ -40,6 +41,8 @@ pub(crate) struct RunningGateway {
     pub(crate) public_url: Option<String>,
     pub(crate) workspace: PathBuf,
     /// Problems of the configuration that do not prevent the start.
+    /// What agents' shells can reach, and what is closed to them.
+    pub(crate) agent_shells: [String; 2],
     pub(crate) warnings: Vec<String>,
     serving: Serving,
     processes: Processes,
@@ -199,7 +202,9 @@ impl RunningGateway {
         warnings.extend(restored_modes(&restored));
         warnings.extend(environment.configuration_of_others());
         warnings.extend(processes.warnings().iter().cloned());
-        warnings.extend(machine.isolation_problem());
+        let isolation_problem = machine.isolation_problem();
+        let agent_shells = agent_shells_summary(&config, isolation_problem.as_deref());
+        warnings.extend(isolation_problem);
         warnings.extend(is_emptied.then(|| {
             let path = data.database().display().to_string();
             format!(
@@ -228,6 +233,7 @@ impl RunningGateway {
             url,
             public_url: config.gateway.public_url,
             workspace,
+            agent_shells,
             warnings,
             serving,
             processes,
