@@ -10,6 +10,7 @@ mod frame;
 mod methods;
 mod names;
 mod nodes;
+mod ports;
 mod sessions;
 mod stream;
 mod text;
@@ -40,6 +41,7 @@ pub use nodes::{
     Invitation, NodeId, NodeInfo, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
     ProcessEndTaken, ProcessList, ProcessRecord,
 };
+pub use ports::{PortForward, PortForwarded, PortList, SessionPort};
 pub use sessions::{
     Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, GrantScope,
     History, HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams,

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use gantry_agent::{AgentModels, AgentsDomain};
 use gantry_domain::Domain;
 use gantry_gateway::{
-    Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, ProtectedResource,
-    Serving, TlsFiles, serve,
+    Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, PortsDomain,
+    ProtectedResource, Serving, TlsFiles, serve,
 };
 use gantry_mcp::client::McpServersDomain;
 use gantry_net::GatewayUrl;
@@ -160,6 +160,7 @@ impl RunningGateway {
         let domains: Vec<Arc<dyn Domain>> = vec![
             Arc::new(McpServersDomain(servers)),
             Arc::new(TransfersDomain(transfers)),
+            Arc::new(PortsDomain(machine.clone())),
             Arc::new(AgentsDomain::new(sessions)),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
