@@ -47,6 +47,7 @@ async fn agent_ports(machine: &Machine) -> Result<Vec<(AgentPort, AgentNetwork)>
 }
 
 /// Listens on the loopback until the client disconnects.
+#[expect(clippy::disallowed_methods, reason = "the gateway listens, and here on the loopback only")]
 async fn forward(
     machine: Arc<Machine>,
     context: MethodContext,
