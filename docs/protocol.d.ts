@@ -32,6 +32,8 @@ export interface Methods {
   "transfer.abandon": { params: TransferOver; result: Empty };
   "transfer.parts": { params: Empty; result: TransferParts };
   "gateway.status": { params: Empty; result: GatewayStatus };
+  "ports.list": { params: Empty; result: PortList };
+  "ports.forward": { params: PortForward; result: PortForwarded };
   "nodes.list": { params: Empty; result: NodeList };
   "nodes.add": { params: NodeTags; result: Invitation };
   "nodes.renew": { params: NodeId; result: Invitation };
@@ -547,6 +549,27 @@ export interface NodeTools {
   tools: WireTool[];
 }
 
+/** `params` of `ports.forward`. The forward ends with the client's connection. */
+export interface PortForward {
+  port: number;
+  /** May be left out if one session listens on the port. */
+  session?: string | null;
+  /** An address of the gateway's loopback. Port 0 picks a free one. The default is the same port. */
+  listen?: string | null;
+}
+
+/** `result` of `ports.forward`. */
+export interface PortForwarded {
+  session: string;
+  port: number;
+  listen: string;
+}
+
+/** `result` of `ports.list`. */
+export interface PortList {
+  ports: SessionPort[];
+}
+
 /** `params` of `process.ended`: a background process has ended. Sent until it is answered. Repeats have the same `eventId`. */
 export interface ProcessEnd {
   eventId: string;
@@ -732,6 +755,16 @@ export interface SessionList {
 /** `params` of `sessions.status` and `sessions.listen`. */
 export interface SessionParams {
   sessionKey: string;
+}
+
+/** A TCP port that a command listens on in the network of its session. */
+export interface SessionPort {
+  /** The session's key, or the agent for commands outside a session. */
+  session: string;
+  port: number;
+  /** The listening process, if it is visible. */
+  pid?: number | null;
+  process?: string | null;
 }
 
 /** `result` of `sessions.status`. */

@@ -17,6 +17,8 @@ pub enum ProcessError {
     SandboxUnavailable { reason: String },
     #[error("cannot create a network for the sandbox: {0}")]
     Network(String),
+    #[error("cannot look into the session's network: {0}")]
+    NetworkVisit(String),
     #[error("cannot start the keeper {}: {source}", keeper.display())]
     Keeper { keeper: PathBuf, source: Error },
     #[error("cannot prepare the command: {0}")]

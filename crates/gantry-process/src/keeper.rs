@@ -82,6 +82,10 @@ fn keep() -> Result<(), std::io::Error> {
     if order.create_network {
         return network::create(&control);
     }
+    #[cfg(target_os = "linux")]
+    if let Some(visit) = order.visit {
+        return network::visit(&control, visit, order.network, descriptors);
+    }
     let mut control = Control::new(control);
     let launched = match launch::launch(&order, descriptors) {
         Ok(launched) => launched,

@@ -272,6 +272,7 @@ impl Supervisor {
             sandbox: command.sandbox,
             network: join,
             create_network: false,
+            visit: None,
         };
         if let Err(source) = link.order(&order, descriptors).await {
             link.kill_keeper();

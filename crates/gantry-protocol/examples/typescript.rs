@@ -129,6 +129,8 @@ fn methods(types: &mut Types) -> Vec<Method> {
         TRANSFER_ABANDON: wire::TransferOver => wire::Empty,
         TRANSFER_PARTS: wire::Empty => wire::TransferParts,
         GATEWAY_STATUS: wire::Empty => wire::GatewayStatus,
+        PORTS_LIST: wire::Empty => wire::PortList,
+        PORTS_FORWARD: wire::PortForward => wire::PortForwarded,
         NODES_LIST: wire::Empty => wire::NodeList,
         NODES_ADD: wire::NodeTags => wire::Invitation,
         NODES_RENEW: wire::NodeId => wire::Invitation,

@@ -12,6 +12,7 @@ mod grants;
 mod methods;
 mod names;
 mod nodes;
+mod ports;
 mod sessions;
 mod stream;
 mod text;
@@ -44,6 +45,7 @@ pub use nodes::{
     Invitation, NodeId, NodeInfo, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
     ProcessEndTaken, ProcessList, ProcessRecord,
 };
+pub use ports::{PortForward, PortForwarded, PortList, SessionPort};
 pub use sessions::{
     Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, History,
     HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams, HistoryReply,

@@ -45,6 +45,8 @@ pub mod method {
     pub const TRANSFER_PARTS: &str = "transfer.parts";
     /// Client → gateway, for the operator only.
     pub const GATEWAY_STATUS: &str = "gateway.status";
+    pub const PORTS_LIST: &str = "ports.list";
+    pub const PORTS_FORWARD: &str = "ports.forward";
     pub const NODES_LIST: &str = "nodes.list";
     pub const NODES_ADD: &str = "nodes.add";
     pub const NODES_RENEW: &str = "nodes.renew";

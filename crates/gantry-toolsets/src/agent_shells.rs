@@ -6,6 +6,7 @@
 
 mod egress_host;
 mod judge;
+mod ports;
 mod shell_session;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use egress_host::{EgressHost, EgressHostError};
 use judge::SessionJudge;
+pub use ports::{AgentNetwork, AgentPort};
 pub(crate) use shell_session::ShellUse;
 use shell_session::{Ledger, Outlet, SessionKey, ShellSession};
 

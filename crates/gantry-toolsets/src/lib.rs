@@ -27,7 +27,9 @@ use std::sync::Arc;
 
 use gantry_tool::Tool;
 
-pub use agent_shells::{EgressHost, EgressHostError, EgressSettings, IDLE_LIMIT, MAX_SHELL_SESSIONS};
+pub use agent_shells::{
+    AgentNetwork, AgentPort, EgressHost, EgressHostError, EgressSettings, IDLE_LIMIT, MAX_SHELL_SESSIONS,
+};
 pub use assistant::{TokenCache, missing_secrets};
 pub use gantry_tool::LOCAL_NODE;
 pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};

@@ -15,6 +15,7 @@ use crate::web::Web;
 
 pub(crate) use confinement::Confinement;
 
+mod agent_ports;
 mod confinement;
 mod sandbox_hint;
 

@@ -16,6 +16,7 @@ use crate::commands::models::ModelsArgs;
 use crate::commands::node::NodeCommand;
 use crate::commands::nodes::NodesArgs;
 use crate::commands::policy::PolicyArgs;
+use crate::commands::ports::PortsArgs;
 use crate::commands::results::ResultsArgs;
 use crate::commands::tokens::TokensArgs;
 use crate::commands::tools::ToolsArgs;
@@ -136,6 +137,8 @@ pub(crate) enum Command {
     Agents,
     /// Serve tools to an MCP client over stdio, or manage MCP servers
     Mcp(McpArgs),
+    /// List the ports that agents' commands listen on, or forward one to this machine
+    Ports(PortsArgs),
     /// Join a gateway and offer it this machine's tools
     Node(NodeCommand),
     /// Read a stored tool result

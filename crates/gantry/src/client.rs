@@ -189,6 +189,11 @@ impl Client {
         self.progress.clone()
     }
 
+    /// Returns when the connection is closed.
+    pub(crate) async fn closed(&self) {
+        self.link.closed().await;
+    }
+
     pub(crate) async fn close(self) {
         self.link.close(CloseReason::Done);
         let _ = self.running.await;

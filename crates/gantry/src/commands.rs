@@ -16,6 +16,7 @@ pub(crate) mod models;
 pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod policy;
+pub(crate) mod ports;
 pub(crate) mod results;
 pub(crate) mod secrets;
 pub(crate) mod sessions;
@@ -61,6 +62,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Audit(args) => audit::run(&environment, output, args),
         Command::Config(args) => config::run(&environment, output, args),
         Command::Policy(args) => policy::run(environment, output, args),
+        Command::Ports(args) => ports::run(&environment, output, args),
         Command::Doctor => doctor::run(environment, output),
         Command::Completions(args) => Ok(completions::run(output, &args)),
     }

@@ -1,6 +1,7 @@
 //! The `gantry` binary parses the command line, runs the command, and maps its result to an exit code.
 
 mod agent_sessions;
+mod agent_shells_summary;
 mod cli;
 mod client;
 mod commands;

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use gantry_agent::{AgentModels, AgentsDomain};
 use gantry_domain::Domain;
 use gantry_gateway::{
-    Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, ProtectedResource,
-    Serving, TlsFiles, serve,
+    Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, PortsDomain,
+    ProtectedResource, Serving, TlsFiles, serve,
 };
 use gantry_mcp::client::McpServersDomain;
 use gantry_net::GatewayUrl;
@@ -23,6 +23,7 @@ use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, node_tools, process_end, 
 use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
 
 use crate::agent_sessions::{SessionsOf, sessions, zone};
+use crate::agent_shells_summary::agent_shells_summary;
 use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::UsageError;
@@ -40,6 +41,8 @@ pub(crate) struct RunningGateway {
     pub(crate) public_url: Option<String>,
     pub(crate) workspace: PathBuf,
     /// Problems of the configuration that do not prevent the start.
+    /// What agents' shells can reach, and what is closed to them.
+    pub(crate) agent_shells: [String; 2],
     pub(crate) warnings: Vec<String>,
     serving: Serving,
     processes: Processes,
@@ -158,6 +161,7 @@ impl RunningGateway {
         let domains: Vec<Arc<dyn Domain>> = vec![
             Arc::new(McpServersDomain(servers)),
             Arc::new(TransfersDomain(transfers)),
+            Arc::new(PortsDomain(machine.clone())),
             Arc::new(AgentsDomain::new(sessions)),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
@@ -200,7 +204,9 @@ impl RunningGateway {
         warnings.extend(restored_modes(&restored));
         warnings.extend(environment.configuration_of_others());
         warnings.extend(processes.warnings().iter().cloned());
-        warnings.extend(machine.isolation_problem());
+        let isolation_problem = machine.isolation_problem();
+        let agent_shells = agent_shells_summary(&config, isolation_problem.as_deref());
+        warnings.extend(isolation_problem);
         warnings.extend(is_emptied.then(|| {
             let path = data.database().display().to_string();
             format!(
@@ -229,6 +235,7 @@ impl RunningGateway {
             url,
             public_url: config.gateway.public_url,
             workspace,
+            agent_shells,
             warnings,
             serving,
             processes,

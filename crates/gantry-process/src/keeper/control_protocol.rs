@@ -65,6 +65,32 @@ pub(crate) struct Order {
     /// [`NetworkReport`].
     #[serde(default)]
     pub(crate) create_network: bool,
+    /// If present, the keeper runs no command. It joins `network` and answers with [`VisitReport`].
+    #[serde(default)]
+    pub(crate) visit: Option<Visit>,
+}
+
+/// `Visit` is what a keeper does in the network of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Visit {
+    /// Lists the listening TCP sockets.
+    Listeners,
+    /// Connects to a port of the loopback. The socket travels with the answer.
+    Connect { port: u16 },
+}
+
+/// `VisitReport` is the answer to a visit, on one line.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum VisitReport {
+    Listeners { sockets: Vec<ListeningSocket> },
+    Connected,
+    Failed { reason: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ListeningSocket {
+    pub(crate) port: u16,
+    pub(crate) inode: u64,
 }
 
 /// `JoinNetwork` says which descriptors of a network an order carries.

@@ -36,6 +36,11 @@ impl SessionKey {
         };
         SessionKey { name, policy }
     }
+
+    /// The key of the session, or the agent of commands outside a session.
+    pub(super) fn shown(&self) -> &str {
+        self.name.strip_prefix("session ").unwrap_or(&self.name)
+    }
 }
 
 /// `Outlet` is a network, and the address of the proxy in it.

@@ -1,10 +1,13 @@
 //! `gantry doctor` checks this machine's setup and prints how to fix what is wrong.
 
+use std::path::Path;
+
 use anyhow::Result;
 use gantry_tool::ToolScope;
 use gantry_toolsets::SearchProvider;
 use serde_json::json;
 
+use crate::agent_shells_summary::agent_shells_summary;
 use crate::commands::policy::check::dead_rules;
 use crate::environment::Environment;
 use crate::exit::Exit;
@@ -39,13 +42,7 @@ pub(crate) fn run(environment: Environment, output: &Output) -> Result<Exit> {
     checks.push(database::look(&environment));
     checks.extend([sandbox(), isolation(&environment)]);
     checks.extend(storage::check(&environment));
-    checks.extend([
-        secrets(&environment),
-        disk(&environment),
-        keeper(&environment),
-        shell(&environment),
-        workspace(&environment),
-    ]);
+    checks.extend([secrets(&environment), disk(&environment), keeper(&environment), shell(&environment)]);
     checks.extend(gateway::checks(&environment, output));
     checks.extend(models::checks(&environment, output));
     match Local::open(environment) {
@@ -183,11 +180,12 @@ fn sandbox() -> Check {
     }
 }
 
-/// Checks whether agents' shells can have their own mounts and network.
+/// Checks whether agents' shells can have their own mounts and network, and says what they can reach.
 fn isolation(environment: &Environment) -> Check {
-    let on = environment.layers.load().is_ok_and(|config| config.shell.settings().isolated);
-    let works = processes(&environment.data).map_err(|err| format!("{err:#}"));
-    let works = works.and_then(|processes| processes.check_namespaces());
+    let config = environment.layers.load().unwrap_or_default();
+    let on = config.shell.settings().isolated;
+    let works = works_isolated(environment);
+    let reach = agent_shells_summary(&config, works.as_ref().err().map(String::as_str)).join("\n");
     let (health, text) = match (on, works) {
         (true, Ok(())) => (Health::Good, "agents' shells have their own mounts and network".to_owned()),
         (true, Err(reason)) => {
@@ -198,7 +196,17 @@ fn isolation(environment: &Environment) -> Check {
         }
         (false, Err(reason)) => (Health::Good, format!("off, and not possible on this system: {reason}")),
     };
+    let caches = config.shell.settings().caches;
+    let caches: Vec<String> = caches.iter().map(|path| path.display().to_string()).collect();
+    let caches = if caches.is_empty() { "none".to_owned() } else { caches.join(", ") };
+    let text = format!("{text}\n{reach}\nshell.caches: {caches}");
     Check { name: "isolation", health, text }
+}
+
+/// Whether this system can isolate commands, or why not.
+fn works_isolated(environment: &Environment) -> Result<(), String> {
+    let processes = processes(&environment.data).map_err(|err| format!("{err:#}"))?;
+    processes.check_namespaces()
 }
 
 /// Runs a command through the process engine, as tools do.
@@ -232,10 +240,14 @@ fn shell(environment: &Environment) -> Check {
     }
 }
 
-fn workspace(environment: &Environment) -> Check {
-    let (workspace, data) = (&environment.current_dir, environment.data.root());
-    let text = format!("{} unless --workspace is given", workspace.display());
-    if data.starts_with(workspace) {
+/// Checks a workspace of agents. Shells that are not isolated cannot use one that contains the data directory.
+fn workspace(environment: &Environment, workspace: &Path, whose: &str) -> Check {
+    let text = format!("{} ({whose})", workspace.display());
+    let is_isolated = || {
+        let config = environment.layers.load().unwrap_or_default();
+        config.shell.settings().isolated && works_isolated(environment).is_ok()
+    };
+    if environment.data.root().starts_with(workspace) && !is_isolated() {
         let text = format!(
             "{text}; it contains the data directory, so agents' shells cannot list it or create files directly in it"
         );

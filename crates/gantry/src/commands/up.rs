@@ -132,6 +132,7 @@ fn announce(output: &Output, environment: &Environment, served: &RunningGateway,
             "dataDir": environment.data.root(),
             "tokenFile": token,
             "workspace": served.workspace,
+            "agentShells": served.agent_shells,
         }));
     }
     let row =
@@ -145,6 +146,9 @@ fn announce(output: &Output, environment: &Environment, served: &RunningGateway,
     row("operator token", &token.display().to_string());
     if local == LocalNode::Included {
         row("workspace", &format!("{} (node \"local\")", served.workspace.display()));
+        let [reach, closed] = &served.agent_shells;
+        row("agents' shells", reach);
+        row("", closed);
     }
     output.line("");
     // The full name stays valid once other machines have joined.

@@ -20,6 +20,7 @@ mod isolated;
 mod kills;
 mod node_questions;
 mod openai;
+mod ports;
 mod real_model;
 mod slow_listeners;
 mod terminal;

@@ -1,10 +1,11 @@
 //! Checks the gateway: whether it answers, its clock, and the state of its nodes.
 
+use std::path::Path;
 use std::time::Instant;
 
-use gantry_protocol::{Empty, NodeInfo, NodeList, method};
+use gantry_protocol::{AgentInfo, AgentList, Empty, NodeInfo, NodeList, method};
 
-use super::{Check, Health};
+use super::{Check, Health, workspace};
 use crate::client::{Address, Client, Target, runtime};
 use crate::environment::Environment;
 use crate::output::Output;
@@ -18,12 +19,21 @@ pub(super) fn checks(environment: &Environment, output: &Output) -> Vec<Check> {
         Ok(Target::InProcess) => {
             let text =
                 "not running on this data directory, so tools run in-process; `gantry up` starts one".into();
-            return vec![Check { name: "gateway", health: Health::Good, text }];
+            let here = workspace(environment, &environment.current_dir, "if you run `gantry up` here");
+            return vec![Check { name: "gateway", health: Health::Good, text }, here];
         }
         Err(err) => return vec![Check { name: "gateway", health: Health::Bad, text: format!("{err:#}") }],
     };
     match ask(&address) {
-        Ok(report) => judge(&address, &report),
+        Ok(report) => {
+            let mut checks = judge(&address, &report);
+            // The paths of a gateway elsewhere mean nothing here.
+            let agents = report.agents.iter().filter(|_| address.is_ours);
+            checks.extend(agents.map(|agent| {
+                workspace(environment, Path::new(&agent.workspace), &format!("agent {}", agent.id))
+            }));
+            checks
+        }
         Err(text) => vec![Check { name: "gateway", health: Health::Bad, text }],
     }
 }
@@ -35,6 +45,8 @@ struct GatewayReport {
     /// How far the gateway's clock is ahead of ours.
     ahead_ms: i64,
     nodes: Vec<NodeInfo>,
+    /// Empty if the token may not list them.
+    agents: Vec<AgentInfo>,
 }
 
 fn ask(address: &Address) -> Result<GatewayReport, String> {
@@ -46,9 +58,11 @@ fn ask(address: &Address) -> Result<GatewayReport, String> {
         let server = client.hello.server.clone();
         let ahead_ms = server.now - jiff::Timestamp::now().as_millisecond();
         let listed = client.request::<NodeList>(method::NODES_LIST, &Empty {}).await;
+        let agents = client.request::<AgentList>(method::AGENTS_LIST, &Empty {}).await;
+        let agents = agents.map(|listed| listed.agents).unwrap_or_default();
         client.close().await;
         let nodes = listed.map_err(|err| err.to_string())?.nodes;
-        Ok(GatewayReport { version: server.version, took_ms, ahead_ms, nodes })
+        Ok(GatewayReport { version: server.version, took_ms, ahead_ms, nodes, agents })
     })
 }
 

@@ -358,3 +358,37 @@ fn doctor_and_calls_report_missing_namespaces() {
     assert!(answer.contains("ran") && answer.contains("Operation not permitted"), "{answer}");
     assert!(warned.contains("allows no namespaces"), "{warned}");
 }
+
+#[test]
+fn up_and_doctor_say_what_agents_can_reach() {
+    let world = World::new();
+    // The data directory is inside this workspace.
+    let home = world.folder.path().canonicalize().unwrap();
+    world.configure("[shell]\nisolated = false\n");
+    let up = Gateway::start_with(&world, "up", &["--workspace", home.to_str().unwrap()]);
+    let checks = |world: &World| {
+        let found = world.run(&["doctor", "--json"]).json()["checks"].clone();
+        move |name: &str| -> Vec<String> {
+            let of = found.as_array().unwrap().iter().filter(|check| check["check"] == name);
+            of.map(|check| format!("{} {}", check["health"], check["text"])).collect()
+        }
+    };
+    let found = checks(&world);
+    let [workspace] = &found("workspace")[..] else { panic!("{:?}", found("workspace")) };
+    assert!(workspace.contains(home.to_str().unwrap()) && workspace.contains("warning"), "{workspace}");
+    assert!(!workspace.contains("/workspace"), "not the directory doctor runs in: {workspace}");
+    assert!(found("isolation")[0].contains("shell.isolated is false"), "{:?}", found("isolation"));
+    drop(up);
+    world.configure("[shell]\nisolated = true\ncaches = [\"/var/cache/x\"]\n");
+    let _up = Gateway::start_with(&world, "up", &["--workspace", home.to_str().unwrap()]);
+    let found = checks(&world);
+    assert!(
+        found("workspace")[0].contains("good"),
+        "the data directory is covered: {:?}",
+        found("workspace")
+    );
+    let isolation = found("isolation").remove(0);
+    for part in ["isolated: they write", "egress.allow", "/var/cache/x"] {
+        assert!(isolation.contains(part), "{part} not in {isolation}");
+    }
+}
