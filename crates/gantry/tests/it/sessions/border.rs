@@ -9,15 +9,15 @@ use super::isolated::{Internet, turn};
 use super::{Model, post};
 
 /// A gateway with the default configuration, and a coding project as its workspace.
-struct Stage {
-    model: Model,
-    world: World,
-    up: Gateway,
-    _internet: Internet,
+pub(super) struct Stage {
+    pub(super) model: Model,
+    pub(super) world: World,
+    pub(super) up: Gateway,
+    pub(super) internet: Internet,
 }
 
 impl Stage {
-    fn new(agent: &str) -> Stage {
+    pub(super) fn new(agent: &str) -> Stage {
         let model = Model::deciding(turn);
         let internet = Internet::start();
         let world = model.world(agent);
@@ -29,11 +29,20 @@ impl Stage {
         let authority = world.write("ca.pem", &internet.authority);
         let log = world.folder.path().join("gateway.log");
         let up = Gateway::start_with_env(&world, &log, &[("GANTRY_TLS_CA", authority.to_str().unwrap())]);
-        Stage { model, world, up, _internet: internet }
+        Stage { model, world, up, internet }
     }
 
     /// Makes the calls in one session and answers every question with yes. Returns the questions and the results.
     fn run(&self, session: &str, calls: &Value) -> (Vec<Value>, Vec<Value>) {
+        self.run_answering(session, calls, |_| "yes")
+    }
+
+    pub(super) fn run_answering(
+        &self,
+        session: &str,
+        calls: &Value,
+        answer: impl Fn(&Value) -> &'static str,
+    ) -> (Vec<Value>, Vec<Value>) {
         let path = format!("/v1/sessions/{session}");
         std::thread::scope(|scope| {
             let message = json!({"message": calls.to_string()});
@@ -46,7 +55,7 @@ impl Stage {
                     _ => Vec::new(),
                 };
                 for question in open {
-                    let answer = json!({"question": question["id"], "answer": "yes"}).to_string();
+                    let answer = json!({"question": question["id"], "answer": answer(&question)}).to_string();
                     let answered = self.up.ask("POST", &format!("{path}/answers"), &[], answer.as_bytes());
                     assert_eq!(answered.status, 200, "{answered:?}");
                     questions.push(question);
