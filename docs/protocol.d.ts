@@ -15,6 +15,8 @@ export interface Methods {
   "sessions.send": { params: MessageParams; result: SendResult };
   "sessions.listen": { params: SessionParams; result: ListenResult };
   "sessions.answer": { params: AnswerParams; result: AnswerResult };
+  "grants.list": { params: GrantsListParams; result: GrantList };
+  "grants.revoke": { params: GrantParams; result: GrantInfo };
   "approval.ask": { params: ApprovalAsk; result: ApprovalAnswer };
   "node.tools": { params: NodeTools; result: Empty };
   "process.ended": { params: ProcessEnd; result: ProcessEndTaken };
@@ -91,8 +93,12 @@ export interface AnswerParams {
   answer?: string | null;
   /** The answers to several questions at once. */
   answers?: string[] | null;
-  /** For `always`: the same arguments or any arguments. */
+  /** For `always`: the key of one of the question's offers. */
+  offer?: string | null;
+  /** For `always` without an offer: the calls that it covers; the same call when left out. */
   scope?: GrantScope | null;
+  /** For `always` without an offer: the sessions in which it counts; this one when left out. */
+  reach?: GrantReach | null;
   /** For `always`: the duration of the grant; the configured one when left out. */
   hours?: number | null;
 }
@@ -120,14 +126,27 @@ export interface ApprovalAsk {
   reason: string;
   input: unknown;
   fingerprint: string;
+  /** What the call would do. Gateways of earlier versions do not send it. */
+  action?: AskedAction | null;
 }
 
 /** The answer to a question whether a call may run. */
 export type ApprovalDecision = 
   | { answer: "yes"; }
   | { answer: "no"; }
-  | { answer: "always"; scope: GrantScope; until: number; }
+  | { answer: "always"; scope: GrantScope; until: number; reach?: GrantReach; grant?: string | null; }
   | { answer: "expired"; };
+
+/** What a call would do. Secrets are masked, and long texts are shortened. `notShown` counts the characters that a shortened text does not show. A yes allows them too. */
+export type AskedAction = 
+  | { kind: "command"; command: string; machine: string; directory?: string | null; escalation?: string | null; sandboxed?: boolean; notShown?: number; }
+  | { kind: "file_change"; machine: string; paths: string[]; change: ChangeKind; text?: string; notShown?: number; }
+  | { kind: "file_read"; machine: string; path: string; }
+  | { kind: "web_request"; method: string; url: string; host: string; sent?: string | null; notShown?: number; }
+  | { kind: "connection"; host: string; port: number; command?: string | null; }
+  | { kind: "message"; to: string; text: string; notShown?: number; }
+  | { kind: "other"; tool: string; input: unknown; notShown?: number; }
+  | { kind: "unknown"; };
 
 /** `params` of a client's `tool.call`. */
 export interface CallParams {
@@ -183,6 +202,9 @@ export interface Caller {
   /** The gateway answers `connection.ask` for this call. */
   asks?: boolean;
 }
+
+/** What happens to a file. */
+export type ChangeKind = "delete" | "create" | "change" | "replace" | "copy";
 
 /** The highest amount that may be spent on an account and the accounts below it. */
 export interface ChildBudget {
@@ -319,8 +341,66 @@ export interface GatewayStatus {
   needsRestart: string[];
 }
 
-/** The calls that an "always" allows, within its session. */
-export type GrantScope = "call" | "tool";
+/** A grant. */
+export interface GrantInfo {
+  id: string;
+  agent: string;
+  /** The session in which it was given. */
+  sessionKey: string;
+  reach: GrantReach;
+  scope: GrantScope;
+  /** What it allows, for people. */
+  label: string;
+  tool: string;
+  /** The rule that asked. */
+  rule: string;
+  /** The call that was asked about, for people. */
+  asked: string;
+  /** Who gave it. */
+  by: string;
+  created: number;
+  expires: number;
+}
+
+/** `result` of `grants.list`: the grants that count now. The newest comes first. */
+export interface GrantList {
+  grants: GrantInfo[];
+}
+
+/** A grant that a question suggests. */
+export interface GrantOffer {
+  /** Names the offer in an answer. */
+  key: string;
+  /** What it allows, for people. */
+  label: string;
+  scope: GrantScope;
+  reach: GrantReach;
+  /** How long it counts. */
+  hours: number;
+}
+
+/** `params` of `grants.revoke`. */
+export interface GrantParams {
+  id: string;
+}
+
+/** The sessions in which a grant counts. */
+export type GrantReach = "session" | "agent";
+
+/** The calls that a grant covers. */
+export type GrantScope = 
+  | "call"
+  | "tool"
+  | { prefix: string[]; }
+  | { host: string; }
+  | { path: string; }
+  | { recipient: string; };
+
+/** `params` of `grants.list`. */
+export interface GrantsListParams {
+  /** Only the grants of this agent. */
+  agent?: string | null;
+}
 
 /** The answer of `GET /health`. */
 export interface Health {
@@ -341,7 +421,7 @@ export interface History {
 /** A part of a model's reply or of a call's result. */
 export type HistoryBlock = 
   | { type: "text"; text: string; }
-  | { type: "tool_use"; name: string; input: unknown; }
+  | { type: "tool_use"; id: string; name: string; input: unknown; }
   | { type: "other"; };
 
 export interface HistoryCallResult {
@@ -647,6 +727,10 @@ export interface Question {
   fingerprint: string;
   /** Identifies the call independently of the rule that asks. */
   exact?: string;
+  /** What the call would do. Questions of earlier versions have none. */
+  action?: AskedAction | null;
+  /** Grants that would also cover later calls. */
+  offers?: GrantOffer[];
   /** At this time the answer becomes no. */
   expires: number;
   /** The child session that asks, if a child asks. */

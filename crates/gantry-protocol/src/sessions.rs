@@ -379,7 +379,7 @@ pub struct Question {
     pub exact: String,
     /// What the call would do. Questions of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<AskedAction>,
+    pub action: Option<Box<AskedAction>>,
     /// Grants that would also cover later calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<GrantOffer>,
@@ -393,11 +393,10 @@ pub struct Question {
 impl Question {
     /// Describes the call. A question of an earlier version shows its input.
     pub fn action(&self) -> AskedAction {
-        self.action.clone().unwrap_or_else(|| AskedAction::Other {
-            tool: self.tool.clone(),
-            input: self.input.clone(),
-            not_shown: 0,
-        })
+        match &self.action {
+            Some(action) => (**action).clone(),
+            None => AskedAction::Other { tool: self.tool.clone(), input: self.input.clone(), not_shown: 0 },
+        }
     }
 }
 

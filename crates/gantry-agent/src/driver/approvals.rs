@@ -63,7 +63,7 @@ impl Driver {
                     }
                 },
                 input: approval.input,
-                action: Some(approval.action),
+                action: Some(Box::new(approval.action)),
                 fingerprint: approval.fingerprint,
                 exact,
                 expires: now_ms().saturating_add(i64::from(minutes) * MINUTE_MS),
