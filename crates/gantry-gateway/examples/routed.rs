@@ -185,6 +185,7 @@ async fn join(url: &str, id: &str, token: &str) -> Linked {
             destructive: false,
             idempotent: true,
             open_world: false,
+            judges_connections: false,
         },
     };
     node.link.request(method::NODE_TOOLS, raw(&NodeTools { tools: vec![tool] }), None).await.unwrap();

@@ -114,10 +114,14 @@ pub(crate) fn remote_tool(
         capabilities,
     };
     let (nodes, node, bare) = (nodes.clone(), node.clone(), tool.name.clone());
-    Tool::remote(described, move |call, input| {
+    let remote = Tool::remote(described, move |call, input| {
         let (nodes, node, bare) = (nodes.clone(), node.clone(), bare.clone());
         async move { nodes.call_on_node(&node, &call, &bare, input).await }
-    })
+    });
+    match tool.annotations.judges_connections {
+        true => remote.offline_when(|call| call.principal.is_own_agent() && !call.escalated),
+        false => remote,
+    }
 }
 
 #[cfg(test)]

@@ -132,12 +132,22 @@ pub struct WireAnnotations {
     pub destructive: bool,
     pub idempotent: bool,
     pub open_world: bool,
+    /// The node judges each connection of agents' commands, or they have no network. Commands of a labelled session then
+    /// need no approval; their connections do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub judges_connections: bool,
 }
 
 /// The annotations of a tool that declares none.
 impl Default for WireAnnotations {
     fn default() -> Self {
-        WireAnnotations { read_only: false, destructive: true, idempotent: false, open_world: true }
+        WireAnnotations {
+            read_only: false,
+            destructive: true,
+            idempotent: false,
+            open_world: true,
+            judges_connections: false,
+        }
     }
 }
 

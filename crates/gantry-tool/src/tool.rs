@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::call::{Call, Ctx};
+use crate::call::{Call, Ctx, Principal, Surface};
 use crate::error::{ToolError, Violation};
 use crate::policy::Implied;
 
@@ -403,6 +403,12 @@ impl Tool {
         self.open_world && !self.is_offline(call)
     }
 
+    /// Whether commands of agents do not reach the network by themselves, as [`Tool::offline_when`] declares it.
+    pub(crate) fn judges_connections_of_agents(&self) -> bool {
+        let agent = Principal::Agent { id: "main".to_owned() };
+        self.open_world && self.is_offline(&Call::new(agent, Surface::Agent, "/".into()))
+    }
+
     fn is_offline(&self, call: &Call) -> bool {
         self.offline.as_ref().is_some_and(|offline| offline(call))
     }
@@ -414,7 +420,8 @@ impl Tool {
 
     /// The labels of the result. Without network the result is not untrusted, unless it comes from a marked file.
     pub fn result_labels(&self, call: &Call) -> Vec<Label> {
-        let offline = self.is_offline(call);
+        // Whatever comes from another machine counts as untrusted.
+        let offline = self.is_offline(call) && !self.remote;
         self.labels.iter().copied().filter(|label| !offline || *label != Label::Untrusted).collect()
     }
 

@@ -125,6 +125,7 @@ impl Tool {
                 destructive: self.is_destructive(),
                 idempotent: self.is_idempotent(),
                 open_world: self.is_open_world(),
+                judges_connections: self.judges_connections_of_agents(),
             },
         }
     }

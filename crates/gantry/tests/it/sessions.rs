@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 mod border;
+mod border_attacks;
 mod budgets;
 mod children;
 mod escalation;

