@@ -180,7 +180,7 @@ fn pending_approval_response_explains_how_to_answer() {
         let answer = ask(&up, "run it", session, stream);
         let (text, finish) = said(&answer, stream);
         assert_eq!(finish, "stop");
-        assert!(text.contains("\n    $ echo ran >> notes\n"), "{text}");
+        assert!(text.contains("\n    Run on local?  $ echo ran >> notes\n"), "{text}");
         let key = answer.header("gantry-session").unwrap().to_owned();
         let command = text.split("`gantry ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
         let args: Vec<&str> = command.split(' ').collect();
