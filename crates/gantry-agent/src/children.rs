@@ -50,6 +50,8 @@ pub struct ChildEnd {
     pub outcome: Result<String, String>,
     /// The labels of its conversation.
     pub labels: Vec<Label>,
+    /// The host that all its private content came from, if there is exactly one.
+    pub private_from: Option<String>,
 }
 
 /// What a child inherits from the caller that starts it.
@@ -374,8 +376,12 @@ impl ChildHandle {
         }
         self.has_ended = true;
         // Without a status the worst labels are assumed.
-        let labels = self.sessions.own_status(&self.key).await.map(|status| status.labels);
-        ChildEnd { outcome, labels: labels.unwrap_or_else(|_| vec![Label::Untrusted, Label::Private]) }
+        let status = self.sessions.own_status(&self.key).await;
+        let (labels, private_from) = match status {
+            Ok(status) => (status.labels, status.private_from),
+            Err(_) => (Label::BOTH.to_vec(), None),
+        };
+        ChildEnd { outcome, labels, private_from }
     }
 
     async fn settle(&mut self) -> Option<SessionEvent> {

@@ -469,6 +469,7 @@ impl Driver {
             runs: state.runs,
             usage: state.usage,
             labels: state.flow.labels(),
+            private_from: state.flow.private_from().map(str::to_owned),
             questions: state.open_questions().cloned().collect(),
             asks: state.open_asks().cloned().collect(),
             child: state.child.clone(),

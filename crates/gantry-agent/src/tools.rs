@@ -11,7 +11,7 @@ mod spawn_agent;
 use std::sync::Arc;
 
 use gantry_protocol::AskedAction;
-use gantry_tool::{Call, Principal, Tool, ToolError};
+use gantry_tool::{Call, Label, Principal, Tool, ToolError};
 
 use crate::children::ChildEnd;
 use crate::sessions::{SessionError, Sessions};
@@ -95,7 +95,12 @@ fn check_self(call: &Call, field: &str, id: &str) -> Result<(), ToolError> {
 
 /// Adds the labels of a child to its parent's call.
 fn note_labels(call: &Call, end: &ChildEnd) {
-    end.labels.iter().for_each(|label| call.findings.add(*label));
+    for label in &end.labels {
+        match (&end.private_from, label) {
+            (Some(host), Label::Private) => call.findings.add_private_from(host),
+            _ => call.findings.add(*label),
+        }
+    }
 }
 
 fn session_error(err: SessionError) -> ToolError {

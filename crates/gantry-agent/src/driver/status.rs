@@ -27,6 +27,8 @@ pub struct Status {
     pub runs: u64,
     pub usage: Usage,
     pub labels: Vec<Label>,
+    /// The host that all private content came from, if there is exactly one.
+    pub private_from: Option<String>,
     pub questions: Vec<Question>,
     /// The agent's open questions to its user.
     pub asks: Vec<UserAsked>,

@@ -8,7 +8,7 @@ use gantry_net::{NetworkPolicy, PresetKind, Url, preset};
 use gantry_process::{Command, Network, Processes, Sandbox, SessionId, env};
 use gantry_tool::{Call, Crossing, ToolError};
 
-use super::{Machine, SYSTEM_READABLE, SandboxMode, ShellUse};
+use super::{IsolationLevel, Machine, SYSTEM_READABLE, SandboxMode, ShellUse};
 
 /// `Confinement` is what one command can reach. An agent's session keeps its network while it exists.
 pub(crate) struct Confinement {
@@ -226,7 +226,9 @@ impl Machine {
     /// Returns the package cache of the calling agent. Agents do not share the user's caches, because
     /// the user's own builds trust what is in them.
     fn agent_cache(&self, call: &Call) -> Option<PathBuf> {
-        let directory = self.parts.agent_caches.as_ref()?.join(&call.agent);
+        // Sandboxed and air-gapped agents have exactly the variables of their level.
+        let isolated_level = self.isolation(call).level >= IsolationLevel::Sandboxed;
+        let directory = self.parts.agent_caches.as_ref().filter(|_| !isolated_level)?.join(&call.agent);
         match gantry_process::create_private_dir(&directory) {
             Ok(directory) => Some(directory),
             Err(err) => {

@@ -77,12 +77,13 @@ pub(crate) fn run(
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_all().build().context("cannot start")?;
     let exit = runtime.block_on(async {
+        // Signals are caught before anybody can reach the gateway.
+        let interrupt = interrupted();
         let served = match RunningGateway::start(&environment, local, workspace, output.running_notes()).await
         {
             Ok(served) => served,
             Err(err) => return report_start_error(output, err),
         };
-        let interrupt = interrupted();
         announce(output, &environment, &served, local);
         interrupt.await;
         let second_interrupt = interrupted();

@@ -31,7 +31,7 @@ fn workspace_persists_and_belongs_to_its_agent() {
     assert_eq!(std::fs::read_to_string(kept).unwrap(), "one 2");
     for (tool, input) in [
         ("gsv__LogsGet", json!({})),
-        ("gsv__Transfer", json!({"source": "gsv:memory/x.md", "destination": "box:/x"})),
+        ("gsv__Transfer", json!({"source": "gsv:memory/x.md", "destination": "box:x"})),
     ] {
         let ran = call("a", tool, input);
         assert_eq!((ran.code, &ran.json()["ok"]), (1, &json!(false)));

@@ -57,7 +57,7 @@ fn unknown_network_policy_denies_and_warns() {
     let reported =
         "agents.typo.isolation.networkPolicy is \"alow-all\", which is not allow-all, allow-list or deny-all";
     let socket = r#"{"command": "python3 -c 'import socket; socket.socket()'"}"#;
-    for (agent, code) in [("typo", 1), ("none", 1), ("list", 1), ("open", 0)] {
+    for (agent, code) in [("typo", 1), ("none", 1), ("list", 0), ("open", 0)] {
         for tool in ["bash", "exec", "Bash"] {
             let ran = world.run(&["call", tool, socket, "--agent", agent]);
             let denied = ran.stdout.contains("PermissionError");

@@ -9,6 +9,7 @@ use serde_json::json;
 
 const AGENTS: &str = r#"
 [agents.watched]
+autonomy = "supervised"
 tools = "all"
 
 [[policy.rules]]

@@ -405,7 +405,8 @@ fn every_surface_and_scope_offers_server_tools() {
     Fake::added(&world, "fake");
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
     let agents = "[agents.all]\nautonomy = \"guided\"\n[agents.none]\ndenyTools = [\"mcp\"]\nautonomy = \"guided\"\n\
-                  [agents.careful]\n";
+                  [agents.careful]\n\
+                  [[policy.rules]]\ntool = \"fake__*\"\nagents = [\"all\"]\ndecision = \"allow\"\n";
     world.configure(&format!("{config}\n{agents}"));
 
     let mut client = Client::new(&world, &["--local", "--toolset", "mcp"]);

@@ -169,7 +169,7 @@ fn downloaded_files_are_marked_and_others_are_not() {
     assert!(results[0].to_string().contains("untrusted"), "{results:?}");
     let labels = |session: &str, path: &str| {
         let (_, results) = stage.run(session, &json!([["Read", {"path": path}]]));
-        results[0]["result"]["labels"].clone()
+        results[0]["data"]["result"]["labels"].clone()
     };
     assert_eq!(labels("agent:main:read-page", "page.txt"), json!(["private", "untrusted"]));
     assert_eq!(labels("agent:main:read-notes", "notes.txt"), json!(["private"]));
@@ -202,6 +202,6 @@ fn files_of_a_background_command_are_marked_before_others_read_them() {
     stage.world.write("go", "");
     gantry_testkit::eventually("the copy", Duration::from_secs(20), || exists("copied"));
     let (_, results) = stage.run("agent:main:reader", &json!([["Read", {"path": "second.txt"}]]));
-    assert_eq!(results[0]["result"]["labels"], json!(["private", "untrusted"]), "{results:?}");
+    assert_eq!(results[0]["data"]["result"]["labels"], json!(["private", "untrusted"]), "{results:?}");
     stage.model.check();
 }

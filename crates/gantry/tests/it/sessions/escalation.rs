@@ -49,7 +49,7 @@ fn person_is_asked_and_a_yes_holds_for_one_call() {
         assert_eq!(question["input"]["command"], READ_KEY);
         let always = stage.world.run(&["sessions", "answer", "main", "always"]);
         assert_ne!(always.code, 0, "{always:?}");
-        assert!(always.stderr.contains("once per call"), "{always:?}");
+        assert!(always.stderr.contains("each call by itself"), "{always:?}");
         assert_eq!(questions(&stage).len(), 1, "the question is still open");
         assert_eq!(stage.world.run(&["sessions", "answer", "main", "yes"]).code, 0);
     });

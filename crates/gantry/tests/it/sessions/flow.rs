@@ -120,8 +120,12 @@ impl Stage {
         Stage::with(cases, agent, |_| {})
     }
 
-    /// `prepare` is called before the gateway starts.
+    /// `prepare` is called before the gateway starts. Commands have network, so that labels alone have to stop them.
     fn with(cases: &'static [Case], agent: &str, prepare: impl FnOnce(&World)) -> Stage {
+        Stage::with_shells(cases, agent, "isolated = false", prepare)
+    }
+
+    fn with_shells(cases: &'static [Case], agent: &str, shells: &str, prepare: impl FnOnce(&World)) -> Stage {
         let (site, canary) = (Site::start(), Site::start());
         let environment = Arc::new(Mutex::new(Vec::<(&'static str, String)>::new()));
         let model = Model::deciding({
@@ -132,7 +136,7 @@ impl Stage {
         let mut config = format!(
             "{NOBODY}[models.providers.lab]\nbaseUrl = \"{}\"\nkey = \"{KEY}\"\n\
              [models.providers.lab.models.scripted-1]\ncontextWindow = 100000\n\
-             [web]\nallowedHosts = [\"127.0.0.1\"]\n[web.search]\nsearxngUrl = \"{}\"\norder = [\"searxng\"]\n",
+             [shell]\n{shells}\n[web]\nallowedHosts = [\"127.0.0.1\"]\n[web.search]\nsearxngUrl = \"{}\"\norder = [\"searxng\"]\n",
             model.server.base_url(),
             canary.url
         );
@@ -321,6 +325,27 @@ fn attacks_are_stopped(stage: &Stage, attacks: &[Case], autonomy: &str) {
     stage.model.check();
 }
 
+/// With the default sandbox a command that does not get out need not be asked about.
+fn no_attack_gets_out_of_the_sandbox(autonomy: &str) {
+    let stage = Stage::with_shells(attacks::ATTACKS, &format!("autonomy = \"{autonomy}\""), "", |_| {});
+    for (number, attack) in attacks::ATTACKS.iter().enumerate() {
+        let (_, results) = played(&stage, attack, number);
+        let heard = stage.canary.take();
+        assert!(heard.is_empty(), "{} ({autonomy}): {results} reached the canary: {heard:?}", attack.name);
+    }
+    stage.model.check();
+}
+
+#[test]
+fn attacks_on_an_autonomous_agent_stay_in_the_sandbox() {
+    no_attack_gets_out_of_the_sandbox("autonomous");
+}
+
+#[test]
+fn attacks_on_a_guided_agent_stay_in_the_sandbox() {
+    no_attack_gets_out_of_the_sandbox("guided");
+}
+
 #[test]
 fn attacks_on_an_autonomous_agent_are_denied() {
     no_attack_gets_out("autonomous");
@@ -368,7 +393,7 @@ fn owner_can_clear_the_taint_of_an_api_profile() {
     let seen = stage.results(0, "part-1")[1].to_string();
     assert!(seen.contains("[untrusted ") && seen.contains("send the diary"), "{seen}");
     let reported = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust api:c0"}), &[]).json();
-    assert!(reported["told"].as_str().unwrap_or_default().contains("1 marks"), "{reported}");
+    assert!(reported["told"].as_str().unwrap_or_default().contains("2 marks"), "{reported}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
 }
 

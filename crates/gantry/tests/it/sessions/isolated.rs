@@ -103,7 +103,8 @@ const TLS_SERVER: &str = r#"
 import http.server, ssl, sys
 class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200); self.end_headers(); self.wfile.write(b"hello over TLS\n")
+        body = b"hello over TLS\n"
+        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[1], sys.argv[2])

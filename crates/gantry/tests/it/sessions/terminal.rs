@@ -50,14 +50,14 @@ fn approval_text_wraps_at_the_width_of_the_terminal() {
         let mut terminal = Terminal::open_sized(&world, columns, &format!("chat --session wide-{columns}"));
         terminal.sees("> ");
         terminal.type_keys("run it\r");
-        terminal.sees("any command: ");
+        terminal.sees("[1] this session: this exact command");
         let screen = terminal.screen();
         let asked = screen.rsplit("Run on local?").next().unwrap_or_default();
         let lines: Vec<&str> = asked.lines().skip(1).map(str::trim_end).collect();
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert!(lines.len() > 3, "{lines:?}");
         assert!(lines.iter().all(|line| line.chars().count() <= usize::from(columns)), "{lines:?}");
-        let expected = "[a]lways this exact command · 'a 8h' for 8 hours · 'a any' any command:";
+        let expected = "main asks before every command and change (autonomy: supervised)";
         let shown = words(&lines.join(" "));
         assert!(shown.windows(words(expected).len()).any(|part| part == words(expected)), "{lines:?}");
         terminal.type_keys("n\r");
@@ -90,9 +90,9 @@ fn conversation_works_at_a_terminal() {
     // The call is approved at the terminal, and its line shows how long it took.
     terminal.type_keys("run it\r");
     terminal.sees("\u{2026} Bash");
-    terminal.sees("[y]es  [n]o  [1] this session: this exact command");
+    terminal.sees("[1] this session: this exact command");
     terminal.type_keys("perhaps\r");
-    terminal.sees("[y]es  [n]o  [1] this session: this exact command");
+    terminal.sees("[1] this session: this exact command");
     assert!(!world.workspace().join("notes").exists());
     terminal.type_keys("y\r");
     terminal.sees("\u{2713} Bash");
@@ -101,9 +101,9 @@ fn conversation_works_at_a_terminal() {
     assert_eq!(std::fs::read_to_string(world.workspace().join("notes")).unwrap(), "ran\n");
     // `always` has a time and a scope.
     terminal.type_keys("run it\r");
-    terminal.sees("[y]es  [n]o  [1] this session: this exact command");
+    terminal.sees("[1] this session: this exact command");
     terminal.type_keys("a 8 hours\r");
-    terminal.sees("[y]es  [n]o  [1] this session: this exact command");
+    terminal.sees("[1] this session: this exact command");
     terminal.type_keys("a 8h\r");
     terminal.sees("\u{2713} Bash");
     terminal.sees("heard <");
@@ -134,7 +134,7 @@ fn parallel_calls_are_approved_one_at_a_time() {
     terminal.sees("> ");
     terminal.type_keys("run both\r");
     for _ in 0..2 {
-        terminal.sees("[y]es  [n]o  [1] this session: this exact command");
+        terminal.sees("[1] this session: this exact command");
         // The second question is there before the first is answered.
         std::thread::sleep(Duration::from_millis(300));
         terminal.type_keys("y\r");

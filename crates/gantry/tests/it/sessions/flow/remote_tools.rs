@@ -136,12 +136,14 @@ pub(super) fn add_servers(world: &World) {
     let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
     let trusted = config.replace("[mcpServers.calm]\n", "[mcpServers.calm]\ntrustAnnotations = true\n");
     assert_ne!(config, trusted, "{config}");
-    world.configure(&trusted);
+    // The operator allows the tools, so that labels alone have to stop them.
+    let rule = "[[policy.rules]]\ntool = \"*\"\nprincipals = [\"agent\"]\ndecision = \"allow\"\n";
+    world.configure(&format!("{trusted}\n{rule}"));
 }
 
 fn stage(cases: &'static [Case], agent: &str) -> Stage {
     let mut stage = Stage::with(cases, agent, add_servers);
-    let far = Far::join(&stage.world, &stage.up);
+    let far = Far::join_configured(&stage.world, &stage.up, "[shell]\nisolated = false\n");
     far.world.write("diary.txt", "the key is under the mat\n");
     stage.far = Some(far);
     stage
@@ -211,7 +213,7 @@ fn command_is_judged_by_the_machine_that_runs_it() {
 
     let stage = stage("deny-all");
     assert_eq!(stage.play(0, 0), [json!(null); 0], "one machine");
-    let far = Far::join(&stage.world, &stage.up);
+    let far = Far::join_configured(&stage.world, &stage.up, "[shell]\nisolated = false\n");
     assert_eq!(stage.play(0, 1), [json!(null); 0], "a second machine");
     let asked = stage.play(0, 2);
     assert_eq!(asked.iter().map(|asked| &asked["tool"]).collect::<Vec<_>>(), ["far__Bash"], "{asked:?}");
