@@ -519,6 +519,8 @@ export interface MessageParams {
   replyTo?: unknown;
   /** The new working directory of the conversation. Only the operator may set it. */
   workspace?: string | null;
+  /** What the message contains: `untrusted` for text that others wrote, `private`. */
+  labels?: string[];
 }
 
 /** `data` of the event `missed`. */
@@ -1131,6 +1133,8 @@ export interface WireAnnotations {
   destructive?: boolean;
   idempotent?: boolean;
   openWorld?: boolean;
+  /** The node judges each connection of agents' commands, or they have no network. Commands of a labelled session then need no approval; their connections do. */
+  judgesConnections?: boolean;
 }
 
 export type WireEntry = { path: string; } & (

@@ -119,9 +119,21 @@ impl DataLocations {
         self.runs_commands
     }
 
-    /// Whether the call runs commands whose changed files are not found.
+    /// Whether the call runs commands on this machine whose changed files are not found.
     pub(crate) fn changes_unknown_files(&self) -> bool {
-        self.runs_commands && !self.watches_changes
+        self.outside_of.is_some() && !self.watches_changes
+    }
+
+    /// Marks what such commands may have downloaded: everything that they could write on this machine.
+    pub(crate) async fn mark_downloads(
+        &self,
+        marks: &TaintMarks,
+        source: &str,
+        now: i64,
+    ) -> Result<(), DatabaseError> {
+        let is_here = |place: &&String| !self.machines.contains(place);
+        let places: Vec<&str> = self.writes.iter().filter(is_here).map(String::as_str).collect();
+        marks.add_all(&places, &shortened(source), now).await
     }
 
     /// Whether the call itself can send private data.

@@ -1,8 +1,8 @@
 //! Asks the gateway about connections of commands, for a call that the gateway waits for.
 
 use gantry_link::LinkError;
-use gantry_protocol::{ApprovalAnswer, ConnectionAsk, method, raw};
-use gantry_tool::{Approver, Consent, EGRESS_RULE};
+use gantry_protocol::{ApprovalAnswer, AskedAction, ConnectionAsk, method, raw};
+use gantry_tool::{Approver, Consent};
 
 use crate::progress::Current;
 
@@ -11,9 +11,7 @@ pub(crate) fn approver(current: Current, call_id: String) -> Approver {
     Approver::new(move |approval| {
         let (current, call) = (current.clone(), call_id.clone());
         async move {
-            let host = approval.input["host"].as_str().filter(|_| approval.rule == EGRESS_RULE);
-            let port = approval.input["port"].as_u64().and_then(|port| u16::try_from(port).ok());
-            let (Some(host), Some(port)) = (host.map(str::to_owned), port) else {
+            let AskedAction::Connection { host, port, .. } = approval.whole else {
                 return Consent::Denied("only connections can be asked about from a node".into());
             };
             let Some(link) = current.get() else { return std::future::pending().await };

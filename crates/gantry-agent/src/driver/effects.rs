@@ -348,7 +348,7 @@ async fn perform(shared: &Shared, mut call: Call, start: Starting) -> CallResult
     let untrusted = marked.is_err() || !matches!(places.source(shared).await, Ok(None));
     // A command that had network may have downloaded what it wrote.
     let is_download = places.changes_unknown_files() && outcome.labels.contains(&Label::Untrusted);
-    if is_download && let Err(err) = places.mark(&shared.marks, &Flow::default(), &name, now_ms()).await {
+    if is_download && let Err(err) = places.mark_downloads(&shared.marks, &name, now_ms()).await {
         outcome.warnings.push(format!("cannot store the labels of what the command wrote: {err}"));
     }
     // Content that a machine fetched from elsewhere is not that machine's own.

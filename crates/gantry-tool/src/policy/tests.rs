@@ -252,11 +252,11 @@ fn unknown_hosts_outside_writes_and_foreign_tools_are_asked_at_the_border() {
     let decide = |crossings: &[Crossing]| at_the_border(&policy, Autonomy::Guided, false, crossings);
     let ask = (Decision::Ask, BORDER_RULE.to_owned());
     for asked in [host("new.example", false), Crossing::Foreign, Crossing::Write("/etc/x".into())] {
-        assert_eq!(decide(&[asked.clone()]), ask, "{asked:?}");
+        assert_eq!(decide(std::slice::from_ref(&asked)), ask, "{asked:?}");
         assert_eq!(at_the_border(&policy, Autonomy::Autonomous, false, &[asked]).0, Decision::Ask);
     }
     for free in [host("known.example", true), Crossing::Network, Crossing::Write("/w/x".into())] {
-        assert_eq!(decide(&[free.clone()]).0, Decision::Allow, "{free:?}");
+        assert_eq!(decide(std::slice::from_ref(&free)).0, Decision::Allow, "{free:?}");
     }
     assert_eq!(decide(&[Crossing::Write("/w/../etc/x".into())]), ask, "a path as written");
     assert_eq!(decide(&[host("known.example", true), host("new.example", false)]), ask);

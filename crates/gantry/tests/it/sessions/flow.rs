@@ -327,7 +327,15 @@ fn attacks_are_stopped(stage: &Stage, attacks: &[Case], autonomy: &str) {
 
 /// With the default sandbox a command that does not get out need not be asked about.
 fn no_attack_gets_out_of_the_sandbox(autonomy: &str) {
-    let stage = Stage::with_shells(attacks::ATTACKS, &format!("autonomy = \"{autonomy}\""), "", |_| {});
+    // Without network the output of a command is as trustworthy as the files, so the operator names those of others.
+    let name_mail = |world: &World| {
+        let mails: Vec<_> = (0..attacks::ATTACKS.len())
+            .map(|number| world.workspace().join(format!("c{number}/mail.txt")))
+            .collect();
+        let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
+        world.configure(&format!("{config}\n[policy]\nuntrustedPaths = {mails:?}\n"));
+    };
+    let stage = Stage::with_shells(attacks::ATTACKS, &format!("autonomy = \"{autonomy}\""), "", name_mail);
     for (number, attack) in attacks::ATTACKS.iter().enumerate() {
         let (_, results) = played(&stage, attack, number);
         let heard = stage.canary.take();
