@@ -171,6 +171,8 @@ fn sessions(data: &DataDir, database: &Database) -> Sessions {
     let (gate, _) = gate([]);
     Sessions::new(SessionsParts {
         untrusted_paths: Vec::new(),
+        cache_paths: Vec::new(),
+        session_labels: Arc::new(|_, _| {}),
         changes: Arc::new(|| Box::pin(async { Vec::new() })),
         journal: Journal::new(database.clone()),
         gate: Arc::new(gate),

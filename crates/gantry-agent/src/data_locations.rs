@@ -124,18 +124,6 @@ impl DataLocations {
         self.outside_of.is_some() && !self.watches_changes
     }
 
-    /// Marks what such commands may have downloaded: everything that they could write on this machine.
-    pub(crate) async fn mark_downloads(
-        &self,
-        marks: &TaintMarks,
-        source: &str,
-        now: i64,
-    ) -> Result<(), DatabaseError> {
-        let is_here = |place: &&String| !self.machines.contains(place);
-        let places: Vec<&str> = self.writes.iter().filter(is_here).map(String::as_str).collect();
-        marks.add_all(&places, &shortened(source), now).await
-    }
-
     /// Whether the call itself can send private data.
     pub(crate) fn takes_along(&self) -> bool {
         self.runs_commands || !self.reads.is_empty() || !self.writes.is_empty()
@@ -149,6 +137,9 @@ impl DataLocations {
         let marks = &shared.marks;
         for location in self.reads.iter().chain(&self.writes).map(Path::new) {
             let touches = |listed: &&PathBuf| location.starts_with(listed) || listed.starts_with(location);
+            if let Some(cache) = shared.parts.cache_paths.iter().find(|cache| location.starts_with(cache)) {
+                return Ok(Some(format!("commands put them into {}", cache.display())));
+            }
             if let Some(listed) = shared.parts.untrusted_paths.iter().find(touches) {
                 return Ok(Some(format!("others put them into {}", listed.display())));
             }
@@ -205,14 +196,14 @@ impl DataLocations {
         Ok(())
     }
 
-    /// Marks written locations as untrusted. Content that comes from one machine alone may be written back there unmarked.
+    /// Marks written locations as untrusted, and returns the new marks. Content that comes from one machine alone may be written back there unmarked.
     pub(crate) async fn mark(
         &self,
         marks: &TaintMarks,
         flow: &Flow,
         source: &str,
         now: i64,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<Vec<String>, DatabaseError> {
         let is_found_later =
             |location: &str| self.watches_changes && !self.machines.iter().any(|own| own == location);
         let places = self.writes.iter().map(String::as_str);

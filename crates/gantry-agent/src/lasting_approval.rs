@@ -43,7 +43,7 @@ impl LastingApproval {
         let Some(offer) = offers.iter().find(|offer| offer.key == *key) else {
             let known: Vec<&str> = offers.iter().map(|offer| offer.key.as_str()).collect();
             return Err(match known.as_slice() {
-                [] => "the question has no offers; answer yes, no or always".to_owned(),
+                [] => "the question has no offers; answer yes or no".to_owned(),
                 known => format!("unknown offer {key:?}; the question offers {}", known.join(", ")),
             });
         };

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use gantry_files::{Changed, ScanLimits, changed_since};
 use gantry_protocol::{GrantInfo, SessionEvent};
 use gantry_store::{DatabaseError, Grants, Journal, JournalEvent, Objects, SessionRow, TaintMarks};
 use gantry_tool::{Gate, Label, nearest};
@@ -64,6 +65,10 @@ pub struct SessionsParts {
     pub untrusted_paths: Vec<PathBuf>,
     /// Returns the files that commands in sandboxes changed since the last call, where they may hold untrusted content.
     pub changes: ChangedFiles,
+    /// Gives the machine the present labels of a session, for its commands that still run.
+    pub session_labels: Arc<dyn Fn(&str, &[Label]) + Send + Sync>,
+    /// Files below these paths count as untrusted if a tool reads them: package caches, which commands fill.
+    pub cache_paths: Vec<PathBuf>,
     /// The roles of children by name.
     pub roles: BTreeMap<String, Role>,
     /// The time limit of a child.
@@ -158,12 +163,30 @@ impl Shared {
     /// Marks the files that commands changed since the last call of this function. Calls that read files come after it.
     pub(crate) async fn mark_changed_files(&self, source: &str) -> Result<(), DatabaseError> {
         let changed = (self.parts.changes)().await;
-        if changed.is_empty() {
-            return Ok(());
-        }
+        self.mark_files(&changed, source).await
+    }
+
+    /// Marks what a command changed in its workspace since its start, if the machine did not watch it.
+    pub(crate) async fn mark_downloads(
+        &self,
+        workspace: PathBuf,
+        since: SystemTime,
+        source: &str,
+    ) -> Result<(), DatabaseError> {
+        let root = workspace.clone();
+        let scanned =
+            tokio::task::spawn_blocking(move || changed_since(&root, since, ScanLimits::default())).await;
+        let changed = match scanned {
+            Ok(Changed::Paths(paths)) => paths,
+            Ok(Changed::Everything) | Err(_) => vec![workspace],
+        };
+        self.mark_files(&changed, source).await
+    }
+
+    async fn mark_files(&self, changed: &[PathBuf], source: &str) -> Result<(), DatabaseError> {
         let places: Vec<String> = changed.iter().map(|path| data_locations::path_text(path)).collect();
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
-        self.marks.add_all(&places, &data_locations::shortened(source), now_ms()).await
+        self.marks.add_all(&places, &data_locations::shortened(source), now_ms()).await.map(|_| ())
     }
 
     /// The workspaces of all agents.

@@ -67,16 +67,17 @@ struct Scan {
 /// A directory whose entries have to be examined.
 struct Pending {
     path: PathBuf,
-    /// Entries were added, removed or renamed in it.
-    has_new_entries: bool,
+    /// Entries may have been added, removed or renamed in it. Programs can set its modification time
+    /// back, but not its change time.
+    is_changed: bool,
 }
 
 impl Scan {
     /// Returns `None` if the result is not complete.
     fn run(&mut self, root: &Path) -> Option<()> {
         let opened = openat(CWD, root, DIRECTORY_FLAGS.difference(OFlags::NOFOLLOW), Mode::empty()).ok()?;
-        let has_new_entries = self.is_since(modified(&status(&opened, c"")?));
-        let mut pending = VecDeque::from([Pending { path: root.to_owned(), has_new_entries }]);
+        let is_changed = self.is_since(changed(&status(&opened, c"")?));
+        let mut pending = VecDeque::from([Pending { path: root.to_owned(), is_changed }]);
         let mut first = Some(opened);
         let mut buffer = Vec::with_capacity(READ_BUFFER);
         while let Some(directory) = pending.pop_front() {
@@ -125,10 +126,10 @@ impl Scan {
             let has_new_entries = self.is_since(modified(&status));
             // A rename changes the directory and its new parent, but not what is below it. If
             // entries were added too, it cannot be told from an old directory, so it counts.
-            let may_be_renamed = is_changed && (!has_new_entries || directory.has_new_entries);
+            let may_be_renamed = is_changed && (!has_new_entries || directory.is_changed);
             match is_changed && (may_be_renamed || self.is_since(born(&status))) {
                 true => self.add(path)?,
-                false => pending.push_back(Pending { path, has_new_entries }),
+                false => pending.push_back(Pending { path, is_changed }),
             }
         }
         Some(())
@@ -247,6 +248,13 @@ mod tests {
             tree.write("src/other/more");
         });
         assert_eq!(changed, ["src/other"]);
+        // The modification time of the parent can be set back.
+        let changed = tree.after(|tree| {
+            fs::rename(tree.at("moved"), tree.at("again")).unwrap();
+            tree.write("again/more");
+            fs::File::open(tree.at(".")).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        });
+        assert_eq!(changed, ["again"]);
     }
 
     #[test]

@@ -68,5 +68,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let at = |part: f64| -> Duration { times[(ROUNDS as f64 * part) as usize] };
         println!("{name:>20}: median {:>9.1?}  p90 {:>9.1?}  p99 {:>9.1?}", at(0.5), at(0.9), at(0.99));
     }
+    // Sorted above.
+    let median_ms = |index: usize| times[index][ROUNDS / 2].as_secs_f64() * 1e3;
+    println!("{{\"confinedMs\": {:.2}, \"isolatedMs\": {:.2}}}", median_ms(3), median_ms(5));
     Ok(())
 }

@@ -179,7 +179,7 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
         }
         // Landlock refuses every mount, so the mounts come first.
         Sandbox::Isolated { write, covered, read_only, network } => {
-            mounts::apply(covered, read_only)?;
+            mounts::apply(covered, read_only, write)?;
             let root = [PathBuf::from("/")];
             let only = filesystem::Only { read: &root, write };
             filesystem::close_devices(only)?;

@@ -223,6 +223,9 @@ pub struct Call {
     pub escalated: bool,
     /// Set by the gate. Walks skip sensitive paths, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
+    /// Set by the gate for agents: the call was judged as one that writes in the workspace only, so the file engine refuses
+    /// other places. A link may have been swapped after the decision.
+    pub writes_inside: bool,
     /// Set by the gate: the questions that were approved.
     pub approved: Vec<ImpliedQuestion>,
     /// Set by the gate, for tools that find out only while they run which calls they imply, or where their commands connect.
@@ -274,6 +277,7 @@ impl Call {
             autonomy_judged: false,
             escalated: false,
             avoid_sensitive: false,
+            writes_inside: false,
             approved: Vec::new(),
             policy: None,
         }
@@ -306,6 +310,7 @@ struct Learned {
     /// The host that private content came from. `labels` has `private` only if there is more of it.
     private_from: Option<String>,
     warnings: Vec<String>,
+    has_run: bool,
 }
 
 impl Findings {
@@ -314,6 +319,16 @@ impl Findings {
         if !found.labels.contains(&label) {
             found.labels.push(label);
         }
+    }
+
+    /// Notes that the gate lets the tool run.
+    pub(crate) fn note_run(&self) {
+        self.lock().has_run = true;
+    }
+
+    /// Whether the tool ran. If not, the answer is the gate's own refusal, and nothing was changed.
+    pub fn has_run(&self) -> bool {
+        self.lock().has_run
     }
 
     /// Adds `private` for content that came from this host. A request back to the host does not reveal it.

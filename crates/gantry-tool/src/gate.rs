@@ -181,7 +181,7 @@ impl Gate {
             Ok(judged) => judged,
             Err(violation) => return self.refuse_invalid(&call, &tool, &input, vec![violation]),
         };
-        let Judged { verdict, names_paths, asked } = judged;
+        let Judged { verdict, names_paths, asked, writes_inside } = judged;
         let asks_for_sensitive = verdict.decision == Decision::Ask && verdict.sensitive;
         // Boxed, because asking is rare and would enlarge the future of every call.
         let verdict = match verdict.decision {
@@ -201,11 +201,13 @@ impl Gate {
         }
         call.approved = asked.unwrap_or_default();
         call.policy = Some(self.parts.policy.clone());
+        call.writes_inside = writes_inside && call.principal.is_own_agent();
         call.escalated = escalation::leaves_sandbox(&call, &tool, &input);
         // A person who approved the call has seen the sensitive path.
         call.avoid_sensitive =
             !asks_for_sensitive && !self.parts.policy.allows_sensitive(&call, &tool, &input);
 
+        call.findings.note_run();
         let call = Arc::new(call);
         let mut ending = Ending {
             gate: self,

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use gantry_files::{Changed, ScanLimits, changed_since};
 use gantry_net::{ClientOptions, EgressOptions, EgressProxy, NetworkPolicy};
 use gantry_process::{PrivateTmp, Processes};
-use gantry_tool::{AuditSink, Call, Masker, ToolError};
+use gantry_tool::{AuditSink, Call, Label, Masker, ToolError};
 use tokio_util::sync::CancellationToken;
 
 pub use egress_host::{EgressHost, EgressHostError};
@@ -113,6 +113,16 @@ impl AgentShells {
         let entered = ShellUse::new(&session, call, tool);
         self.sessions().push(session);
         Ok(entered)
+    }
+
+    /// Takes the present labels of a session. Once it holds both, its open connections end, and commands
+    /// that still run are judged by them.
+    pub(crate) fn set_labels(&self, session: &str, labels: &[Label]) {
+        for known in self.sessions().iter().filter(|known| known.key.is_of(session)) {
+            if known.ledger.set_labels(labels) {
+                known.close_tunnels();
+            }
+        }
     }
 
     /// Finds the files that commands changed since the last call, where they may hold untrusted
@@ -211,8 +221,15 @@ impl AgentShells {
         let (stop, sessions) = (session.stop.clone(), Arc::downgrade(&self.sessions));
         tokio::spawn(drop_when_idle(Arc::downgrade(&session), sessions, stop.clone()));
         if let Some((proxy, listener)) = serving {
+            let (judge, session) = (Arc::new(judge), Arc::downgrade(&session));
             // If the listener fails, the session has no way out, and its commands report that.
-            tokio::spawn(async move { proxy.serve(listener, Arc::new(judge), stop).await });
+            tokio::spawn(async move {
+                while !stop.is_cancelled()
+                    && let Some(tunnels) = session.upgrade().map(|session| session.tunnels())
+                    && let Ok(listener) = listener.try_clone()
+                    && proxy.serve(listener, judge.clone(), tunnels).await.is_ok()
+                {}
+            });
         }
         Ok(session)
     }

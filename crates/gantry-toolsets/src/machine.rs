@@ -222,7 +222,14 @@ impl Machine {
             return self.contained(call);
         }
         let scope = self.parts.files.free(&call.workspace).map_err(file_error)?;
-        Ok(self.refusing(call, scope))
+        if !call.writes_inside {
+            return Ok(self.refusing(call, scope));
+        }
+        let (workspace, is_sensitive) = (scope.root().to_owned(), Arc::clone(&self.is_sensitive));
+        let avoids_sensitive = call.avoid_sensitive;
+        Ok(scope.refusing(Arc::new(move |path: &Path| {
+            !path.starts_with(&workspace) || (avoids_sensitive && is_sensitive(path))
+        })))
     }
 
     /// Returns a scope of the call's workspace only.

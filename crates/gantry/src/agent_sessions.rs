@@ -35,7 +35,7 @@ pub(crate) fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
     if !agents.contains_key(MAIN_AGENT) {
         agents.insert(MAIN_AGENT.to_owned(), AgentConfig::default().settings(of.workspace.to_owned())?);
     }
-    let machine = of.machine.clone();
+    let (machine, labelled) = (of.machine.clone(), of.machine.clone());
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Sessions::new(SessionsParts {
         journal: Journal::new(of.database.clone()),
@@ -48,6 +48,8 @@ pub(crate) fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
             let machine = machine.clone();
             Box::pin(async move { machine.take_changes().await })
         }),
+        session_labels: Arc::new(move |session, labels| labelled.set_session_labels(session, labels)),
+        cache_paths: of.machine.caches(),
         roles: roles(of.config),
         child_limit: of.config.session.child_limit(),
         idle: gantry_agent::IDLE,

@@ -17,9 +17,7 @@ pub(crate) fn agent_shells_summary(config: &Config, no_namespaces: Option<&str>)
         NetworkPolicy::AllowList(_) => {
             "no network, because only isolated shells can be limited to some hosts"
         }
-        NetworkPolicy::AllowAll if shell.isolated => {
-            "no hosts except package sources and egress.allow; other hosts are asked about"
-        }
+        NetworkPolicy::AllowAll if shell.isolated => "other hosts than package sources are asked about",
         NetworkPolicy::AllowAll => "every host is reachable",
     };
     match (shell.sandbox, unsupported) {
@@ -33,9 +31,8 @@ pub(crate) fn agent_shells_summary(config: &Config, no_namespaces: Option<&str>)
         }
         (SandboxMode::Required, None) => match (shell.isolated, no_namespaces) {
             (true, None) => [
-                "isolated: they write the workspace, a private temporary directory and shell.caches"
-                    .to_owned(),
-                format!("no credentials, no data directory; {network}"),
+                "isolated: they write the workspace and package caches of their own".to_owned(),
+                format!("no credentials; {network}"),
             ],
             (true, Some(reason)) => [
                 format!("not isolated, because this system allows no namespaces: {reason}"),
@@ -65,7 +62,7 @@ mod tests {
             return;
         }
         for (text, no_namespaces, parts) in [
-            ("[shell]\nisolated = true\n", None, ["isolated: they write", "egress.allow"]),
+            ("[shell]\nisolated = true\n", None, ["isolated: they write", "asked about"]),
             ("[shell]\nisolated = true\n", Some("no"), ["allows no namespaces: no", "no network"]),
             ("[shell]\nisolated = false\n", None, ["shell.isolated is false", "every host is reachable"]),
             ("[shell]\nsandbox = \"off\"\n", None, ["with your rights", ""]),

@@ -129,7 +129,7 @@ pub(crate) enum Command {
     Call(CallArgs),
     /// Talk to an agent: send one message, or start a conversation
     Chat(ChatArgs),
-    /// Manage conversations: list, show, export, reset, compact, stop, questions, answer
+    /// Manage conversations: list, show, export, reset, stop, questions, answer
     Sessions(SessionsArgs),
     /// Manage approvals that also cover later calls: list, explain, revoke
     Grants(GrantsArgs),

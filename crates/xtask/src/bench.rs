@@ -6,6 +6,7 @@ mod corpus;
 mod gateway;
 mod mcp;
 mod measure;
+mod sandbox;
 mod web;
 mod web_pages;
 
@@ -79,17 +80,20 @@ fn forget(program: &Path) -> Result<()> {
 }
 
 /// Programs that the benchmarks measure with.
-const PROGRAMS: [(&str, &[&str]); 5] = [
+const PROGRAMS: [(&str, &[&str]); 8] = [
     ("in-process", &["gantry-toolsets", "--features", "testing", "--example", "in_process"]),
     ("in-process", &["gantry-process", "--bins"]),
     ("gateway", &["gantry-gateway", "--example", "routed"]),
     ("web", &["gantry-net", "--example", "fetch"]),
     ("agent", &["gantry-agent", "--example", "journal"]),
+    ("sandbox", &["gantry-process", "--bins"]),
+    ("sandbox", &["gantry-process", "--example", "latency"]),
+    ("sandbox", &["gantry-files", "--example", "changed"]),
 ];
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 11] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -101,6 +105,7 @@ const BENCHES: [(&str, Bench); 11] = [
     ("web-pages", web_pages::run),
     ("mcp", mcp::run),
     ("agent", agent::run),
+    ("sandbox", sandbox::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

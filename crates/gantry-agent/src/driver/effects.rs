@@ -2,7 +2,7 @@
 //! is an [`EffectOutcome`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gantry_model::{Block, Reply, Request, StreamEvent};
 use gantry_protocol::SessionEvent;
@@ -155,6 +155,7 @@ impl Driver {
         let (mut entries, mut starting, mut changes) = (Vec::new(), Vec::new(), false);
         let limit =
             (prepared.window.results_chars() / calls.len().max(1)).min(prepared.window.result_chars());
+        (self.shared.parts.session_labels)(&self.key.key, &loaded.state.flow.labels());
         self.shared.mark_changed_files(BACKGROUND_COMMANDS).await?;
         let workspaces = self.shared.workspaces();
         for id in waiting.into_iter().take(MAX_CONCURRENT_CALLS.saturating_sub(begun)) {
@@ -330,25 +331,34 @@ impl Asking {
 async fn perform(shared: &Shared, mut call: Call, start: Starting) -> CallResult {
     let Starting { call: pending, name, places, flow, outside, .. } = start;
     // Marks are written before the effect: a crash in between leaves one mark too many, never one too few.
-    if let Err(err) = mark(shared, &places, &flow).await {
-        let refusal =
-            Refusal::new(RefusalCode::Unavailable, format!("cannot store the labels of this call: {err}"));
-        return toolbox::result(Outcome::refused(&call, &name, refusal), "");
-    }
+    let new_marks = match mark(shared, &places, &flow).await {
+        Ok(new_marks) => new_marks,
+        Err(err) => {
+            let message = format!("cannot store the labels of this call: {err}");
+            let refusal = Refusal::new(RefusalCode::Unavailable, message);
+            return toolbox::result(Outcome::refused(&call, &name, refusal), "");
+        }
+    };
     let is_search = name == tool_search::NAME;
     let gate = if is_search { &shared.search } else { &*shared.parts.gate };
     if is_search {
         call.scope = call.scope.including(tool_search::NAME);
     }
-    let findings = call.findings.clone();
+    let (findings, workspace, begun) = (call.findings.clone(), call.workspace.clone(), SystemTime::now());
     let mut outcome = gate.dispatch(call, &name, pending.input).await;
+    if !findings.has_run() {
+        // If this fails, the marks stay: one too many, never one too few.
+        let _ = shared.marks.take_back(&new_marks).await;
+        // The refusal is Gantry's own text.
+        return toolbox::result(outcome, "");
+    }
     let marked = shared.mark_changed_files(&name).await;
     let found_tools = if is_search { tool_search::found(&outcome.answer) } else { Vec::new() };
     // Checked again, because the paths may have been written meanwhile. An error counts as untrusted.
     let untrusted = marked.is_err() || !matches!(places.source(shared).await, Ok(None));
     // A command that had network may have downloaded what it wrote.
     let is_download = places.changes_unknown_files() && outcome.labels.contains(&Label::Untrusted);
-    if is_download && let Err(err) = places.mark_downloads(&shared.marks, &name, now_ms()).await {
+    if is_download && let Err(err) = shared.mark_downloads(workspace, begun, &name).await {
         outcome.warnings.push(format!("cannot store the labels of what the command wrote: {err}"));
     }
     // Content that a machine fetched from elsewhere is not that machine's own.
@@ -367,11 +377,11 @@ async fn perform(shared: &Shared, mut call: Call, start: Starting) -> CallResult
 }
 
 /// Marks the paths that a call writes. Data written after untrusted content was read may contain it, and so may copies.
-async fn mark(shared: &Shared, places: &DataLocations, flow: &Flow) -> Result<(), DatabaseError> {
+async fn mark(shared: &Shared, places: &DataLocations, flow: &Flow) -> Result<Vec<String>, DatabaseError> {
     places.mark_private(&shared.marks, flow, now_ms()).await?;
     match flow.source().or(places.source(shared).await?) {
         Some(source) => places.mark(&shared.marks, flow, &source, now_ms()).await,
-        None => Ok(()),
+        None => Ok(Vec::new()),
     }
 }
 

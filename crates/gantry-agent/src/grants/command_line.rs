@@ -171,7 +171,15 @@ pub(super) fn is_grantable(prefix: &[String]) -> bool {
     let program = prefix.first().map(|word| word.rsplit_once('/').map_or(word.as_str(), |(_, name)| name));
     (1..=MAX_PREFIX_WORDS).contains(&prefix.len())
         && prefix.iter().all(plain)
-        && program.is_some_and(|program| !RUNNERS.contains(&program) && !program.is_empty())
+        && program.is_some_and(|program| !runs_others(program) && !program.is_empty())
+}
+
+/// Whether a program runs what its arguments or files say, or changes what later commands mean. A version may follow the
+/// name, as in `python3.11`.
+fn runs_others(program: &str) -> bool {
+    const MORE: [&str; 8] = ["declare", "make", "nodejs", "printf", "pwsh", "taskset", "typeset", "unshare"];
+    let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    [program, name].iter().any(|name| RUNNERS.contains(name) || MORE.contains(name)) || name.is_empty()
 }
 
 /// Suggests the prefix of a command: the program, and its subcommand if it has one.

@@ -152,6 +152,8 @@ impl World {
         let agents = BTreeMap::from([("main".to_owned(), setup.agent)]);
         let sessions = Sessions::new(SessionsParts {
             untrusted_paths: Vec::new(),
+            cache_paths: Vec::new(),
+            session_labels: Arc::new(|_, _| {}),
             changes: Arc::new(|| Box::pin(async { Vec::new() })),
             journal: journal.clone(),
             gate: gate.clone(),

@@ -17,15 +17,18 @@ const EMPTY: &str = "empty";
 const TMPFS_OPTIONS: &CStr = c"mode=0555,size=4k,nr_inodes=8";
 
 /// Makes the mounts in a mount namespace of the calling thread.
-pub(super) fn apply(covered: &[PathBuf], read_only: &[PathBuf]) -> Result<(), String> {
+pub(super) fn apply(covered: &[PathBuf], read_only: &[PathBuf], write: &[PathBuf]) -> Result<(), String> {
     namespaces::unshare_mounts()?;
     // Nothing that happens here may reach the other mounts of the machine.
     rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .map_err(|err| format!("cannot make the mounts private: {err}"))?;
-    let covered = outermost(covered);
+    let (covered, read_only) = (outermost(covered), outermost(read_only));
+    for directory in above(&covered, &read_only, &super::existing(write)) {
+        pin(&directory)?;
+    }
     let (directories, files): (Vec<_>, Vec<_>) = covered.iter().partition(|path| path.is_dir());
     // Read-only mounts are made first: their paths lead through the covered directories as well.
-    for path in outermost(read_only) {
+    for path in read_only {
         if !covered.iter().any(|cover| path.starts_with(cover)) {
             bind_read_only(&path, &path)?;
         }
@@ -58,6 +61,27 @@ fn outermost(paths: &[PathBuf]) -> Vec<PathBuf> {
         }
     }
     outermost
+}
+
+/// Returns the directories between a writable directory and the protected paths in it, the outer ones
+/// first. Renaming one of them would move what it holds away from its mounts.
+fn above(covered: &[PathBuf], read_only: &[PathBuf], write: &[PathBuf]) -> Vec<PathBuf> {
+    let mut directories: Vec<PathBuf> = Vec::new();
+    for path in covered.iter().chain(read_only) {
+        for root in write.iter().filter(|root| path.starts_with(root)) {
+            let inside = path.ancestors().skip(1).take_while(|above| *above != root.as_path());
+            directories.extend(inside.map(Path::to_owned));
+        }
+    }
+    directories.sort();
+    directories.dedup();
+    directories
+}
+
+/// Mounts a directory over itself: a mount point cannot be renamed or removed.
+fn pin(directory: &Path) -> Result<(), String> {
+    rustix::mount::mount_bind_recursive(directory, directory)
+        .map_err(|err| format!("cannot mount over {}: {err}", directory.display()))
 }
 
 fn mount_empty(directory: &Path) -> Result<(), String> {

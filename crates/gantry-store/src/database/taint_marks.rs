@@ -20,11 +20,16 @@ impl TaintMarks {
 
     /// Marks a path. The mark is on disk when this returns.
     pub async fn add(&self, place: &str, source: &str, now: i64) -> Result<(), DatabaseError> {
-        self.add_all(&[place], source, now).await
+        self.add_all(&[place], source, now).await.map(|_| ())
     }
 
-    /// Marks paths in one transaction. The marks are on disk when this returns.
-    pub async fn add_all(&self, places: &[&str], source: &str, now: i64) -> Result<(), DatabaseError> {
+    /// Marks paths in one transaction. The marks are on disk when this returns. Returns the paths that had no mark.
+    pub async fn add_all(
+        &self,
+        places: &[&str],
+        source: &str,
+        now: i64,
+    ) -> Result<Vec<String>, DatabaseError> {
         const DOING: &str = "mark places";
         let mut new = Vec::new();
         for place in places {
@@ -33,13 +38,28 @@ impl TaintMarks {
             }
         }
         if new.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut transaction = self.database.write(DOING).await?;
-        for place in new {
+        for place in &new {
             insert(&mut transaction, place, source, now).await.map_err(query_error(DOING))?;
         }
-        transaction.commit().await.map_err(query_error(DOING))
+        transaction.commit().await.map_err(query_error(DOING))?;
+        Ok(new.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Takes back marks of [`TaintMarks::add_all`], because nothing was written there.
+    pub async fn take_back(&self, places: &[String]) -> Result<(), DatabaseError> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let places = serde_json::json!(places).to_string();
+        sqlx::query("DELETE FROM marks WHERE place IN (SELECT value FROM json_each($1))")
+            .bind(places)
+            .execute(&self.database.writer)
+            .await
+            .map_err(query_error("take marks away"))?;
+        Ok(())
     }
 
     /// Returns the source of the mark on a path or on a directory above it.
@@ -177,6 +197,10 @@ mod tests {
         marks.add_all(&["gsv:agents/x", "node:far", "/other/below"], "a page", 1).await.unwrap();
         assert_eq!(outside(&["/srv", "/other"]).await, None);
         assert_eq!(covering("node:far").await.as_deref(), Some("a page"));
+        let new = marks.add_all(&["/new", "/other/below"], "a page", 1).await.unwrap();
+        assert_eq!(new, ["/new"]);
+        marks.take_back(&new).await.unwrap();
+        assert_eq!((covering("/new").await, covering("/other").await.is_some()), (None, true));
         marks.add("/", "all", 1).await.unwrap();
         assert_eq!(covering("/anything").await.as_deref(), Some("all"));
     }

@@ -17,6 +17,8 @@ pub(super) struct Judged {
     pub(super) names_paths: bool,
     /// The questions about implied calls. One approval covers all of them.
     pub(super) asked: Option<Vec<ImpliedQuestion>>,
+    /// The tool writes in the workspace only, as far as its paths show now.
+    pub(super) writes_inside: bool,
 }
 
 impl Judged {
@@ -27,7 +29,7 @@ impl Judged {
             sensitive: false,
             reason: format!("cannot determine which paths the call touches: {reason}"),
         };
-        Judged { verdict, names_paths: true, asked: None }
+        Judged { verdict, names_paths: true, asked: None, writes_inside: false }
     }
 }
 
@@ -45,8 +47,10 @@ impl Gate {
         let request = Request { call, subject, input, touches: &touches, crossings: &crossings };
         let verdict = self.decide_escalation(&request, tool, self.parts.policy.decide(&request))?;
         let names_paths = !touches.is_empty();
+        let writes_inside =
+            touches.iter().any(|touch| touch.judged) && !touches.iter().any(|touch| touch.outside);
         Ok(match tool.implied(input).transpose()? {
-            None => Judged { verdict, names_paths, asked: None },
+            None => Judged { verdict, names_paths, asked: None, writes_inside },
             Some(implied) => self.decide_implied(call, tool, verdict, &implied),
         })
     }
@@ -74,7 +78,12 @@ impl Gate {
             strictest = strictest.stricter(verdict);
         }
         let question = Verdict::of_all(asks).filter(|_| strictest.decision == Decision::Ask);
-        Judged { verdict: question.unwrap_or(strictest), names_paths: true, asked: Some(asked) }
+        Judged {
+            verdict: question.unwrap_or(strictest),
+            names_paths: true,
+            asked: Some(asked),
+            writes_inside: false,
+        }
     }
 
     fn is_out_of_scope(&self, call: &Call, implied: &Implied) -> bool {

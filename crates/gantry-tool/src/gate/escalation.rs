@@ -61,8 +61,8 @@ impl Gate {
             return Ok(about(Decision::Deny, reason.into()));
         }
         if call.has_both_labels() {
-            let reason =
-                "this run has read untrusted content and private data, so its commands stay in the sandbox";
+            let reason = "this conversation or its workspace holds untrusted content, so its commands stay in the sandbox; start \
+                 a new conversation (/new), or let the operator clear the marks of files (/trust PATH)";
             return Ok(about(Decision::Deny, reason.into()));
         }
         let reason =

@@ -156,8 +156,9 @@ mod tests {
         }
         let below = |_: &Call, path: &str| PathBuf::from("/w").join(path);
         let written = |path: &str| touched(&tool().writes_path("path", below), json!({"path": path}));
-        assert_eq!(written("a"), Ok(vec![Touch::write("/w/a".into())]));
-        assert_eq!(written("/v/a"), Ok(vec![Touch { outside: true, ..Touch::write("/v/a".into()) }]));
+        assert_eq!(written("a"), Ok(vec![Touch { judged: true, ..Touch::write("/w/a".into()) }]));
+        let outside = Touch { outside: true, judged: true, ..Touch::write("/v/a".into()) };
+        assert_eq!(written("/v/a"), Ok(vec![outside]));
         let (below, runs) = (tool().reads_below("cwd", path), tool().runs_in("cwd", path));
         for here in [json!({}), json!({"cwd": null}), json!({"cwd": ""}), json!({"cwd": "."})] {
             assert_eq!(touched(&below, here.clone()), Ok(vec![Touch::read(".".into())]));

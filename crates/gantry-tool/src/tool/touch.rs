@@ -25,6 +25,8 @@ pub struct Touch {
     pub access: Access,
     /// A tool writes here itself, and the path is outside the workspace: a border crossing.
     pub outside: bool,
+    /// The path was compared with the workspace.
+    pub judged: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,16 +37,17 @@ pub enum Access {
 
 impl Touch {
     pub fn read(path: PathBuf) -> Self {
-        Touch { path, access: Access::Read, outside: false }
+        Touch { path, access: Access::Read, outside: false, judged: false }
     }
 
     pub fn write(path: PathBuf) -> Self {
-        Touch { path, access: Access::Write, outside: false }
+        Touch { path, access: Access::Write, outside: false, judged: false }
     }
 
     /// Compares a written path with the workspace. Both have their links resolved.
     pub fn judged_against(mut self, workspace: &Path) -> Self {
         self.outside = self.access == Access::Write && !self.path.starts_with(workspace);
+        self.judged = true;
         self
     }
 }

@@ -28,6 +28,11 @@ pub(super) struct SessionKey {
 }
 
 impl SessionKey {
+    /// Whether the commands belong to this session.
+    pub(super) fn is_of(&self, session: &str) -> bool {
+        self.name.strip_prefix("session ") == Some(session)
+    }
+
     /// A call without a session uses the network of its agent.
     pub(super) fn of(call: &Call, policy: NetworkPolicy) -> SessionKey {
         let name = match &call.session {
@@ -58,11 +63,26 @@ pub(super) struct ShellSession {
     pub(super) ledger: Arc<Ledger>,
     /// Stops the proxy.
     pub(super) stop: CancellationToken,
+    /// Ends the open connections. The proxy then serves new ones.
+    tunnels: Mutex<CancellationToken>,
 }
 
 impl ShellSession {
     pub(super) fn new(key: SessionKey, tmp: PrivateTmp, ledger: Arc<Ledger>) -> ShellSession {
-        ShellSession { key, outlet: None, tmp: Some(tmp), ledger, stop: CancellationToken::new() }
+        let stop = CancellationToken::new();
+        let tunnels = Mutex::new(stop.child_token());
+        ShellSession { key, outlet: None, tmp: Some(tmp), ledger, stop, tunnels }
+    }
+
+    /// Ends the open connections, because they were allowed under other conditions.
+    pub(super) fn close_tunnels(&self) {
+        let next = self.stop.child_token();
+        let mut tunnels = self.tunnels.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *tunnels, next).cancel();
+    }
+
+    pub(super) fn tunnels(&self) -> CancellationToken {
+        self.tunnels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -92,11 +112,15 @@ struct Entries {
     last: Attributed,
     /// Commands of the session may have read or downloaded untrusted content.
     tainted: bool,
-    /// The session connected to a host.
+    /// A command connected to a host, and it or another one still runs.
     connected: bool,
+    /// A background command connected while no call ran that could report it.
+    unreported: bool,
     /// Commands whose changed files nobody has looked for since they ended.
     watches: Vec<Watch>,
     next_watch: u64,
+    /// The session holds both labels, also if no command ran since.
+    labelled: bool,
 }
 
 /// `Watch` is a command whose changed files have to be found.
@@ -116,18 +140,21 @@ pub(super) struct Attributed {
     /// The command line, if the tool has named it.
     pub(super) command: Option<String>,
     pub(super) is_running: bool,
+    /// The session has read both untrusted and private content since the call began.
+    session_labelled: bool,
 }
 
 impl Attributed {
     /// Reports whether the call's caller has read both untrusted and private content.
     pub(super) fn is_labelled(&self) -> bool {
-        self.call.has_both_labels()
+        self.session_labelled || self.call.has_both_labels()
     }
 }
 
 impl Ledger {
     pub(super) fn new(call: &Arc<Call>, tool: &'static str) -> Ledger {
-        let last = Attributed { call: ended(call), tool, command: None, is_running: false };
+        let last =
+            Attributed { call: ended(call), tool, command: None, is_running: false, session_labelled: false };
         Ledger(Mutex::new(Entries {
             commands: 0,
             idle_since: Instant::now(),
@@ -135,8 +162,10 @@ impl Ledger {
             last,
             tainted: false,
             connected: false,
+            unreported: false,
             watches: Vec::new(),
             next_watch: 0,
+            labelled: false,
         }))
     }
 
@@ -150,7 +179,16 @@ impl Ledger {
     pub(super) fn connected(&self) {
         let mut entries = self.lock();
         (entries.tainted, entries.connected) = (true, true);
+        entries.unreported |= entries.running.is_empty();
         entries.running.iter().for_each(|running| running.call.findings.add(Label::Untrusted));
+    }
+
+    /// Takes the labels of the session, which counts for running commands too. Returns whether it holds both only now.
+    pub(super) fn set_labels(&self, labels: &[Label]) -> bool {
+        let mut entries = self.lock();
+        entries.tainted |= labels.contains(&Label::Untrusted) && entries.commands > 0;
+        let labelled = Label::BOTH.iter().all(|label| labels.contains(label));
+        !std::mem::replace(&mut entries.labelled, labelled) && labelled
     }
 
     /// Returns the workspaces in which commands may have written untrusted content, each with the
@@ -168,7 +206,8 @@ impl Ledger {
     /// Returns the session's most recent running call, or the last one that ended.
     pub(super) fn current(&self) -> Attributed {
         let entries = self.lock();
-        entries.running.last().unwrap_or(&entries.last).clone()
+        let current = entries.running.last().unwrap_or(&entries.last).clone();
+        Attributed { session_labelled: entries.labelled, ..current }
     }
 
     pub(super) fn is_running(&self, call: &Call) -> bool {
@@ -177,14 +216,23 @@ impl Ledger {
 
     pub(super) fn begin(&self, call: &Arc<Call>, tool: &'static str) -> u64 {
         let mut entries = self.lock();
-        entries.last = Attributed { call: ended(call), tool, command: None, is_running: false };
-        let running = Attributed { call: call.clone(), tool, command: None, is_running: true };
+        entries.last =
+            Attributed { call: ended(call), tool, command: None, is_running: false, session_labelled: false };
+        let running =
+            Attributed { call: call.clone(), tool, command: None, is_running: true, session_labelled: false };
         entries.running.push(running);
         entries.commands += 1;
+        // The run knows what earlier commands connected to. Only a background command, or a connection that no
+        // result has reported yet, counts for this command too.
+        let is_alone = entries.commands == 1;
+        if is_alone && !entries.unreported && entries.watches.is_empty() {
+            (entries.tainted, entries.connected) = (false, false);
+        }
         entries.tainted |= call.labels.contains(&Label::Untrusted);
         if entries.connected {
             call.findings.add(Label::Untrusted);
         }
+        entries.unreported = false;
         let id = entries.next_watch;
         entries.next_watch += 1;
         let (workspace, since) = (call.workspace.clone(), SystemTime::now());

@@ -91,3 +91,29 @@ async fn idle_session_is_dropped() {
     }
     panic!("the temporary directory stays");
 }
+
+#[tokio::test]
+async fn labels_of_the_session_count_for_commands_that_run_already() {
+    let folder = tempfile::tempdir().unwrap();
+    let shells = shells(&folder);
+    let background = shells.enter(&call("one"), "Bash", NetworkPolicy::AllowAll).await.unwrap();
+    let session = shells.sessions()[0].clone();
+    let (tunnels, is_labelled) = (session.tunnels(), || session.ledger.current().is_labelled());
+    assert!(!is_labelled());
+    shells.set_labels("other", &Label::BOTH);
+    shells.set_labels("one", &[Label::Private]);
+    assert!(!is_labelled() && !tunnels.is_cancelled());
+    shells.set_labels("one", &Label::BOTH);
+    assert!(is_labelled() && tunnels.is_cancelled(), "open connections end");
+    let later = session.tunnels();
+    shells.set_labels("one", &Label::BOTH);
+    assert!(!later.is_cancelled(), "once");
+    assert_eq!(session.ledger.take_changes().len(), 1, "what the command writes from now on is untrusted");
+    // A new conversation starts without labels, and so does its first command.
+    drop(background);
+    session.ledger.take_changes();
+    shells.set_labels("one", &[]);
+    let fresh = shells.enter(&call("one"), "Bash", NetworkPolicy::AllowAll).await.unwrap();
+    assert!(!is_labelled() && session.ledger.take_changes().is_empty());
+    drop(fresh);
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gantry_net::{NetworkPolicy, PresetKind, Url, preset};
 use gantry_process::{Command, Network, Processes, Sandbox, SessionId, env};
-use gantry_tool::{Call, Crossing, ToolError};
+use gantry_tool::{Call, Crossing, Label, ToolError};
 
 use super::{IsolationLevel, Machine, SYSTEM_READABLE, SandboxMode, ShellUse};
 
@@ -97,6 +97,19 @@ impl Machine {
             || self.parts.egress.allow.iter().any(|listed| listed.matches_host(&host));
         let known = matches!(policy, NetworkPolicy::AllowList(_)) || is_listed || preset(&host).is_some();
         vec![Crossing::Host { host, known }]
+    }
+
+    /// Returns the caches that agents' commands write.
+    pub fn caches(&self) -> Vec<PathBuf> {
+        let named: Vec<PathBuf> =
+            self.parts.agent_caches.iter().chain(&self.parts.shell.caches).cloned().collect();
+        let real = gantry_process::existing(&named);
+        named.into_iter().chain(real).collect()
+    }
+
+    /// Takes the present labels of a session, for its commands that still run.
+    pub fn set_session_labels(&self, session: &str, labels: &[Label]) {
+        self.shells.set_labels(session, labels);
     }
 
     /// Finds the files that isolated commands changed since the last call of this function, where

@@ -323,10 +323,13 @@ impl<'a> Chat<'a> {
                             self.reply(&asks).await?;
                         }
                     } else if let Some(question) = waiting.approvals.front().cloned() {
-                        if let Some(answer) = questions::answer(&question, &line)
-                            && self.answer(&question, answer).await?.is_none()
-                        {
-                            waiting.is_answered(&question.id);
+                        match questions::answer(&question, &line) {
+                            Some(answer) => {
+                                if self.answer(&question, answer).await?.is_none() {
+                                    waiting.is_answered(&question.id);
+                                }
+                            }
+                            None => self.screen.note(&questions::valid_answers(&question), Tone::Quiet),
                         }
                     } else if !line.trim().is_empty() {
                         match self.say(&line).await {

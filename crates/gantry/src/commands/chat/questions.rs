@@ -47,6 +47,12 @@ pub(super) fn answer(asked: &Question, line: &str) -> Option<AnswerParams> {
     words.next().is_none().then(|| answer_of(word))
 }
 
+/// Says which answers a question takes.
+pub(super) fn valid_answers(asked: &Question) -> String {
+    let offers: String = asked.offers.iter().map(|offer| format!(", {}", offer.key)).collect();
+    format!("Answer y, n{offers}; Ctrl-C stops the run.")
+}
+
 pub(super) fn answer_of(word: &str) -> AnswerParams {
     AnswerParams { answer: Some(word.to_owned()), ..AnswerParams::default() }
 }

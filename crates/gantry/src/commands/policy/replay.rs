@@ -211,8 +211,9 @@ fn print(output: &Output, report: &Report) {
         _ => decision_shown(output, Decision::Deny),
     };
     for change in &report.changes {
+        output.line("");
         output.line(&format!(
-            "\n{}  {} -> {}  {} calls  (rule {}, was {})",
+            "{}  {} -> {}  {} calls  (rule {}, was {})",
             output.bold(&printable(&change.tool)),
             by_name(change.before),
             by_name(change.now),

@@ -192,6 +192,14 @@ fn home_directory_is_usable_and_credentials_are_hidden() {
     assert!(results[2].contains("tmp-works") && results[2].contains("tmp-refused"), "{results:?}");
     assert!(results[3].contains("may not create"), "the call warns: {results:?}");
     assert!(!home.join(".bash_profile").exists(), "start files are quarantined");
+    // A directory above a covered path cannot be renamed, because its contents would leave their covers.
+    std::fs::create_dir_all(home.join(".config/gh")).unwrap();
+    std::fs::write(home.join(".config/gh/hosts.yml"), "oauth_token: top secret").unwrap();
+    let renames = "mv .config .cfg; cat .cfg/gh/hosts.yml .config/gh/hosts.yml; mv .config/gh .g; cat .g/hosts.yml; \
+                   echo new > .config/mine && cat .config/mine";
+    let results = stage.run("renames", &[renames]);
+    assert!(results[0].contains("new") && !results[0].contains("top secret"), "{results:?}");
+    assert!(home.join(".config/gh/hosts.yml").exists(), "{results:?}");
     stage.model.check();
 }
 
