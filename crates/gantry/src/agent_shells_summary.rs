@@ -17,7 +17,9 @@ pub(crate) fn agent_shells_summary(config: &Config, no_namespaces: Option<&str>)
         NetworkPolicy::AllowList(_) => {
             "no network, because only isolated shells can be limited to some hosts"
         }
-        NetworkPolicy::AllowAll if shell.isolated => "other hosts than package sources are asked about",
+        NetworkPolicy::AllowAll if shell.isolated => {
+            "hosts beyond package sources and egress.allow are asked about"
+        }
         NetworkPolicy::AllowAll => "every host is reachable",
     };
     match (shell.sandbox, unsupported) {

@@ -177,7 +177,7 @@ pub(super) fn is_grantable(prefix: &[String]) -> bool {
 /// Whether a program runs what its arguments or files say, or changes what later commands mean. A version may follow the
 /// name, as in `python3.11`.
 fn runs_others(program: &str) -> bool {
-    const MORE: [&str; 8] = ["declare", "make", "nodejs", "printf", "pwsh", "taskset", "typeset", "unshare"];
+    const MORE: [&str; 7] = ["declare", "nodejs", "printf", "pwsh", "taskset", "typeset", "unshare"];
     let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     [program, name].iter().any(|name| RUNNERS.contains(name) || MORE.contains(name)) || name.is_empty()
 }

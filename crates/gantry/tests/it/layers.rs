@@ -10,6 +10,7 @@ const DOMAINS: &[&str] = &["gantry-agent", "gantry-apis", "gantry-example", "gan
 /// Contracts and substrates that every domain may use.
 const BELOW_DOMAINS: &[&str] = &[
     "gantry-domain",
+    "gantry-files",
     "gantry-link",
     "gantry-model",
     "gantry-net",
