@@ -53,7 +53,8 @@ pub use prompt::NodeLine;
 pub use reset::ResetPolicy;
 pub use role::{Role, Spec, built_in};
 pub use sessions::{
-    ChangedFiles, IDLE, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, Sent, SessionError, Sessions, SessionsParts,
+    ChangedFiles, IDLE, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, Sent, SessionError, SessionLabels, Sessions,
+    SessionsParts,
 };
 pub use slash::Slash;
 pub use state::{Addressee, State};

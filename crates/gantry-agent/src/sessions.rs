@@ -49,6 +49,9 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// Finds files that commands changed. A directory means everything below it.
 pub type ChangedFiles = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<PathBuf>> + Send>> + Send + Sync>;
 
+/// Takes the present labels of a session, by its key.
+pub type SessionLabels = Arc<dyn Fn(&str, &[Label]) + Send + Sync>;
+
 pub struct SessionsParts {
     pub journal: Journal,
     pub gate: Arc<Gate>,
@@ -66,7 +69,7 @@ pub struct SessionsParts {
     /// Returns the files that commands in sandboxes changed since the last call, where they may hold untrusted content.
     pub changes: ChangedFiles,
     /// Gives the machine the present labels of a session, for its commands that still run.
-    pub session_labels: Arc<dyn Fn(&str, &[Label]) + Send + Sync>,
+    pub session_labels: SessionLabels,
     /// Files below these paths count as untrusted if a tool reads them: package caches, which commands fill.
     pub cache_paths: Vec<PathBuf>,
     /// The roles of children by name.
