@@ -115,21 +115,21 @@ impl Scan {
                 return None;
             }
             let Some(status) = status(opened, name) else { continue };
-            let path = directory.path.join(OsStr::from_bytes(name.to_bytes()));
+            let path = || directory.path.join(OsStr::from_bytes(name.to_bytes()));
             let is_changed = self.is_since(changed(&status));
             if FileType::from_raw_mode(status.stx_mode.into()) != FileType::Directory {
                 if is_changed {
-                    self.add(path)?;
+                    self.add(path())?;
                 }
                 continue;
             }
             let has_new_entries = self.is_since(modified(&status));
             // A rename changes the directory and its new parent, but not what is below it. If
-            // entries were added too, it cannot be told from an old directory, so it counts.
+            // entries were added too, it looks like an old directory, so it counts as renamed.
             let may_be_renamed = is_changed && (!has_new_entries || directory.is_changed);
             match is_changed && (may_be_renamed || self.is_since(born(&status))) {
-                true => self.add(path)?,
-                false => pending.push_back(Pending { path, is_changed }),
+                true => self.add(path())?,
+                false => pending.push_back(Pending { path: path(), is_changed }),
             }
         }
         Some(())
