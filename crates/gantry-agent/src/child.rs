@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use gantry_model::{Effort, Money, Thinking};
 pub use gantry_protocol::ChildName;
-use gantry_protocol::{ChildBudget, ChildLimits, ChildTools, ThinkingMode};
+use gantry_protocol::{BackgroundCall, BackgroundLimits, ChildBudget, ChildLimits, ChildTools, ThinkingMode};
 use gantry_tool::{Autonomy, Property, ToolScope};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, FlowRule};
+use crate::background::Background;
 use crate::reset::ResetPolicy;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,6 +70,9 @@ pub struct Child {
     /// A session above it is autonomous, so calls that need an approval are denied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
+    /// No call waits for it: the gateway started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<Background>,
 }
 
 /// A selection of tools by names, globs, toolsets, effects and properties.
@@ -138,7 +142,10 @@ impl Child {
             node: template.and_then(|template| template.node.clone()).or(own.node),
             reset: ResetPolicy::Manual,
             max_requests: own.max_requests.min(self.max_turns.unwrap_or(u32::MAX)),
-            approval_minutes: own.approval_minutes,
+            approval_minutes: self
+                .background
+                .as_ref()
+                .map_or(own.approval_minutes, |background| background.approval_minutes),
             always_hours: own.always_hours,
             // A child with limited tools must not search by another way.
             native_web_search: own.native_web_search
@@ -193,6 +200,10 @@ impl From<Child> for ChildLimits {
             budgets: child.budgets.into_iter().map(budget).collect(),
             isolated_memory: child.isolated_memory,
             unattended: child.unattended,
+            background: child.background.map(|background| BackgroundLimits {
+                approval_minutes: background.approval_minutes,
+                call: background.call.map(|call| BackgroundCall { tool: call.tool, input: call.input }),
+            }),
         }
     }
 }
@@ -253,6 +264,7 @@ pub(crate) mod testing {
             budgets: Vec::new(),
             isolated_memory: false,
             unattended: false,
+            background: None,
         }
     }
 }
@@ -264,6 +276,7 @@ mod tests {
 
     use super::testing::child;
     use super::*;
+    use crate::background::FixedCall;
 
     fn scope(allow: &[&str]) -> ToolScope {
         let allow: Vec<String> = allow.iter().map(|&name| name.to_owned()).collect();
@@ -320,6 +333,10 @@ mod tests {
             budgets: vec![AccountBudget { account: "a".into(), limit: Money::from_dollars(0.5) }],
             isolated_memory: true,
             unattended: true,
+            background: Some(Background {
+                approval_minutes: 5,
+                call: Some(FixedCall { tool: "Read".into(), input: serde_json::json!({"path": "a"}) }),
+            }),
             ..child()
         };
         for child in [full, Child { thinking: Some(Thinking::Off), ..child() }, child()] {

@@ -81,7 +81,7 @@ impl Sessions {
         if let Some(listed) = &spec.tools {
             self.check_tools(call, listed)?;
         }
-        resolved.model = self.model_for(call, resolved.model).await?;
+        resolved.model = self.model_for(&call.agent, resolved.model).await?;
         let text = match &spec.context {
             Some(context) => format!("<context>\n{context}\n</context>\n\n{}", spec.task),
             None => spec.task.clone(),
@@ -127,7 +127,7 @@ impl Sessions {
         self.start(key, child, incoming).await
     }
 
-    fn role(&self, name: &str) -> Result<&Role, SessionError> {
+    pub(crate) fn role(&self, name: &str) -> Result<&Role, SessionError> {
         let roles = &self.shared().parts.roles;
         roles.get(name).ok_or_else(|| {
             let known: Vec<&str> = roles.keys().map(String::as_str).collect();
@@ -155,12 +155,16 @@ impl Sessions {
     }
 
     /// Returns the child's model. A tier without a model falls back to the parent's model; an unknown name is an error.
-    async fn model_for(&self, call: &Call, wanted: Option<String>) -> Result<Option<String>, SessionError> {
+    pub(crate) async fn model_for(
+        &self,
+        agent: &str,
+        wanted: Option<String>,
+    ) -> Result<Option<String>, SessionError> {
         let name = wanted.as_deref().unwrap_or(DEFAULT_TIER);
         match self.shared().parts.model.facts(Some(name)).await {
             Ok(_) => Ok(Some(name.to_owned())),
             Err(_) if TIERS.contains(&name) => {
-                Ok(self.agents().get(&call.agent).and_then(|agent| agent.model.clone()))
+                Ok(self.agents().get(agent).and_then(|agent| agent.model.clone()))
             }
             Err(why) => Err(SessionError::Refused(why)),
         }
@@ -230,6 +234,7 @@ impl Sessions {
             isolated_memory: above.is_some_and(|above| above.isolated_memory),
             unattended: call.autonomy == Autonomy::Autonomous || above.is_some_and(|above| above.unattended),
             parent: parent.key.clone(),
+            background: None,
         };
         let incoming = Incoming {
             id: child.message.clone(),
@@ -342,7 +347,7 @@ impl Sessions {
         Ok(working.into_iter().map(|(key, agent)| SessionKey { key, agent }).collect())
     }
 
-    async fn stop_child(&self, key: &SessionKey, by: &str) {
+    pub(crate) async fn stop_child(&self, key: &SessionKey, by: &str) {
         let by = by.to_owned();
         // Fails if the gateway is stopping. The child then resumes after the restart.
         let _ = self.ask(key, |done| Command::Stop { by, done }).await;

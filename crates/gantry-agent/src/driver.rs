@@ -34,6 +34,7 @@ mod command;
 mod compaction;
 mod effects;
 mod events;
+mod fixed_call;
 mod output_filter;
 mod status;
 mod user_questions;
@@ -239,6 +240,7 @@ impl Driver {
         events::log(&event, &self.key.key);
         // Questions of a child are answered in its root session.
         if let Some(child) = self.child()
+            && child.root != self.key.key
             && events::is_question(&event)
         {
             self.shared.publish(&child.root, event.clone());
@@ -268,7 +270,10 @@ impl Driver {
                     }
                 }
                 Step::Record(entries) => self.apply(entries)?,
-                Step::Ask => self.begin_request().await?,
+                Step::Ask => match self.fixed_reply() {
+                    Some(entries) => self.apply(entries)?,
+                    None => self.begin_request().await?,
+                },
                 Step::Call(calls) => {
                     if !self.begin_calls(calls).await? {
                         break;

@@ -6,6 +6,7 @@
 
 mod agent;
 mod answer_labels;
+mod background;
 mod child;
 mod children;
 mod context;
@@ -36,6 +37,10 @@ mod toolbox;
 mod tools;
 
 pub use agent::{APPROVAL_MINUTES, Agent, FlowRule, MAX_REQUESTS};
+pub use background::{
+    Authority, Background, BackgroundChange, BackgroundEnd, BackgroundRun, BackgroundSpec, BackgroundWork,
+    FixedCall,
+};
 pub use child::{AccountBudget, Child, ChildName, Payer, ToolLimits};
 pub use children::{ChildEnd, ChildHandle, MAX_CHILDREN, MAX_DEPTH, MAX_FAMILY};
 pub use domain::AgentsDomain;

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Who started a child session, and the limits it works within.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -64,6 +65,27 @@ pub struct ChildLimits {
     /// A session above it is autonomous, so calls that need an approval are denied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
+    /// No call waits for it: the gateway started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundLimits>,
+}
+
+/// The limits of a session that the gateway started for a schedule, a task or a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BackgroundLimits {
+    /// Minutes until an unanswered question counts as a no.
+    pub approval_minutes: u32,
+    /// The session makes this one call and asks no model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<BackgroundCall>,
+}
+
+/// A tool call without a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BackgroundCall {
+    pub tool: String,
+    pub input: Value,
 }
 
 /// Names, globs, toolsets, effects and properties of tools.

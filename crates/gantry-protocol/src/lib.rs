@@ -26,7 +26,9 @@ pub use admin::{
     ModelsReport, ProviderReport,
 };
 pub use asked_action::{AskedAction, ChangeKind};
-pub use child_limits::{ChildBudget, ChildLimits, ChildTools, ThinkingMode};
+pub use child_limits::{
+    BackgroundCall, BackgroundLimits, ChildBudget, ChildLimits, ChildTools, ThinkingMode,
+};
 pub use close::{CloseReason, MAX_CLOSE_REASON_BYTES};
 pub use connect::{
     ConnectParams, ConnectResult, NodeHello, NodeTools, ProtocolRange, Role, ServerInfo, WireAnnotations,

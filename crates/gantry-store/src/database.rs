@@ -33,7 +33,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 const READERS: u32 = 4;
 
 /// Each entry migrates the schema by one version. Statements of existing entries never change.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 12] = [
     include_str!("database/1.sql"),
     include_str!("database/2.sql"),
     include_str!("database/3.sql"),
@@ -43,6 +43,9 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("database/7.sql"),
     include_str!("database/8.sql"),
     include_str!("database/9.sql"),
+    include_str!("database/10.sql"),
+    include_str!("database/11.sql"),
+    include_str!("database/12.sql"),
 ];
 
 /// The database, open. Cheap to clone.

@@ -9,7 +9,7 @@ fn bench() -> Bench {
     let bench = Bench::with(|parts| {
         parts.web.search.searxng_url = Some("https://searx.example".into());
     });
-    for tool in gantry_agent::tools(None) {
+    for tool in gantry_agent::tools(None).into_iter().chain(gantry_flow::tools(None)) {
         bench.gate.registry().register(tool).unwrap();
     }
     bench
@@ -36,7 +36,8 @@ fn names_match_the_created_tools() {
     let bench = bench();
     let entries = bench.gate.registry().entries();
     let mut made: Vec<&str> = entries.iter().map(|tool| bare(tool)).collect();
-    let mut named: Vec<&str> = crate::names().chain(gantry_agent::tool_names()).collect();
+    let mut named: Vec<&str> =
+        crate::names().chain(gantry_agent::tool_names()).chain(gantry_flow::tool_names()).collect();
     assert_eq!(named.len(), 40);
     made.sort_unstable();
     named.sort_unstable();

@@ -70,6 +70,8 @@ config! {
     roles: BTreeMap<String, RoleConfig> = BTreeMap::new(),
     /// Agents by name.
     agents: BTreeMap<String, AgentConfig> = BTreeMap::new(),
+    /// Schedules, tasks and pipelines.
+    flow: gantry_flow::FlowConfig,
     #[cfg(feature = "gantry-example")] example: gantry_example::ExampleConfig,
 }
 

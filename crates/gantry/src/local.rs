@@ -125,7 +125,11 @@ impl Local {
 
 /// Returns the domains' tools without a gateway. They are listed, and their calls fail with a hint to start one.
 fn domain_tools(objects: &Objects) -> Vec<Tool> {
-    gantry_toolsets::gateway_tools(objects, None).into_iter().chain(gantry_agent::tools(None)).collect()
+    gantry_toolsets::gateway_tools(objects, None)
+        .into_iter()
+        .chain(gantry_agent::tools(None))
+        .chain(gantry_flow::tools(None))
+        .collect()
 }
 
 pub(crate) const MAIN_AGENT: &str = "main";

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use gantry_agent::{AgentModels, AgentsDomain};
 use gantry_domain::Domain;
+use gantry_flow::{Clock, FlowDomain, FlowParts};
 use gantry_gateway::{
     Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, PortsDomain,
     ProtectedResource, Serving, TlsFiles, serve,
@@ -162,7 +163,8 @@ impl RunningGateway {
             Arc::new(McpServersDomain(servers)),
             Arc::new(TransfersDomain(transfers)),
             Arc::new(PortsDomain(machine.clone())),
-            Arc::new(AgentsDomain::new(sessions)),
+            Arc::new(AgentsDomain::new(sessions.clone())),
+            Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), database: database.clone(), sessions, clock: Clock::system(), zone: zone(&config)? })),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         let gateway = Gateway::new(GatewayParts {

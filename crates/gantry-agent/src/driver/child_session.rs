@@ -66,6 +66,9 @@ impl Driver {
     /// Whether this is a child whose parent no longer waits for it.
     pub(super) async fn is_orphan(&self) -> Result<bool, DatabaseError> {
         let (Some(state), Some(child)) = (self.state(), self.child()) else { return Ok(false) };
+        if child.background.is_some() {
+            return Ok(false);
+        }
         let is_running =
             state.run.as_ref().is_some_and(|run| run.answers.iter().any(|of| of.id == child.message));
         if !is_running && !state.queue.iter().any(|message| message.id == child.message) {

@@ -64,8 +64,8 @@ pub(super) enum EffectOutcome {
 /// The prompt, the tools and the window of a run. Prepared once per run.
 pub(super) struct Prepared {
     pub(super) window: Window,
-    toolbox: Toolbox,
-    view: View,
+    pub(super) toolbox: Toolbox,
+    pub(super) view: View,
     /// The request without its messages.
     pub(super) request: Request,
     /// The labels of the prompt.
@@ -76,6 +76,9 @@ impl Driver {
     pub(super) async fn prepare(&self, agent: &Agent) -> Result<Prepared, String> {
         let parts = &self.shared.parts;
         let state = self.state();
+        if self.fixed_call().is_some() {
+            return Ok(self.prepare_fixed_call(agent));
+        }
         let wanted = state.and_then(|state| state.model.clone()).or_else(|| agent.model.clone());
         let mut facts = parts.model.facts(wanted.as_deref()).await?;
         let learned = state.and_then(|state| state.learned.as_ref());

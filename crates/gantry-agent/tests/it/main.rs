@@ -8,6 +8,7 @@
 )]
 
 mod approvals;
+mod background;
 mod children;
 mod flow;
 mod kills;

@@ -17,6 +17,7 @@ mod escalation;
 mod flow;
 mod grants;
 mod idempotency;
+mod installs;
 mod isolated;
 mod kills;
 mod node_questions;

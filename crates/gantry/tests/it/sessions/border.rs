@@ -18,8 +18,11 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(agent: &str) -> Stage {
+        Stage::on(Internet::start(), agent)
+    }
+
+    pub(super) fn on(internet: Internet, agent: &str) -> Stage {
         let model = Model::deciding(turn);
-        let internet = Internet::start();
         let world = model.world(agent);
         let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
         world.configure(&format!("{config}\n[web]\nproxy = \"http://127.0.0.1:{}\"\n", internet.port));
@@ -33,7 +36,7 @@ impl Stage {
     }
 
     /// Makes the calls in one session and answers every question with yes. Returns the questions and the results.
-    fn run(&self, session: &str, calls: &Value) -> (Vec<Value>, Vec<Value>) {
+    pub(super) fn run(&self, session: &str, calls: &Value) -> (Vec<Value>, Vec<Value>) {
         self.run_answering(session, calls, |_| "yes")
     }
 
@@ -76,7 +79,7 @@ impl Stage {
     }
 }
 
-fn is_error(result: &Value) -> bool {
+pub(super) fn is_error(result: &Value) -> bool {
     result.to_string().contains("\"is_error\":true")
 }
 

@@ -116,15 +116,21 @@ server.serve_forever()
 
 impl Internet {
     pub(super) fn start() -> Internet {
+        Internet::serving(TLS_SERVER, &["allowed.example", "unknown.example", "github.com"])
+    }
+
+    /// Leads every host to this server, whose certificate has these names. The server gets the files of its certificate
+    /// and key, and a file for its port.
+    pub(super) fn serving(server: &str, names: &[&str]) -> Internet {
         let folder = tempfile::tempdir().unwrap();
-        let names = ["allowed.example", "unknown.example", "github.com"].map(str::to_owned);
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let made = rcgen::generate_simple_self_signed(names).unwrap();
         let at = |name: &str| folder.path().join(name);
         let authority = made.cert.pem();
         std::fs::write(at("cert.pem"), &authority).unwrap();
         std::fs::write(at("key.pem"), made.signing_key.serialize_pem()).unwrap();
         let mut command = Command::new("python3");
-        command.args(["-c", TLS_SERVER]).args([at("cert.pem"), at("key.pem"), at("port")]);
+        command.args(["-c", server]).args([at("cert.pem"), at("key.pem"), at("port")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Process::spawn(&mut command);
         eventually("the TLS server listens", Duration::from_secs(20), || at("port").exists());

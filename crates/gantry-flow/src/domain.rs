@@ -1,0 +1,60 @@
+//! [`FlowDomain`] plugs schedules, tasks and pipelines into the gateway.
+
+use std::sync::Arc;
+
+use axum::Router;
+use futures_util::future::BoxFuture;
+use gantry_agent::Sessions;
+use gantry_domain::{Domain, Methods, RequestContext, Running};
+use gantry_store::Database;
+use jiff::tz::TimeZone;
+
+use crate::clock::Clock;
+use crate::config::FlowConfig;
+use crate::tools::tools;
+
+/// The parts of a gateway that background work uses.
+pub struct FlowParts {
+    pub config: FlowConfig,
+    pub database: Database,
+    pub sessions: Sessions,
+    pub clock: Clock,
+    /// The user's time zone.
+    pub zone: TimeZone,
+}
+
+/// The work of a running gateway: what tools, routes, methods and workers of this domain share.
+pub struct Flow {
+    pub(crate) parts: FlowParts,
+}
+
+pub struct FlowDomain {
+    flow: Arc<Flow>,
+}
+
+impl FlowDomain {
+    pub fn new(parts: FlowParts) -> FlowDomain {
+        FlowDomain { flow: Arc::new(Flow { parts }) }
+    }
+}
+
+impl Domain for FlowDomain {
+    fn name(&self) -> &'static str {
+        "flow"
+    }
+
+    fn routes(&self) -> Router<RequestContext> {
+        Router::new()
+    }
+
+    fn methods(&self) -> Methods {
+        Methods::default()
+    }
+
+    fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {
+        Box::pin(async move {
+            running.tools.add(tools(Some(self.flow.clone())))?;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,15 @@
+//! Work that runs when nobody is typing: schedules, tasks, pipelines, captured processes, and the outbox, which delivers
+//! their results.
+//!
+//! [`FlowDomain`] plugs them into the gateway. Work of agents runs in background sessions of `gantry-agent`, and every tool
+//! call goes through the gate. [`Clock`] is the only source of the time here.
+
+mod clock;
+mod config;
+mod domain;
+mod tools;
+
+pub use clock::Clock;
+pub use config::FlowConfig;
+pub use domain::{Flow, FlowDomain, FlowParts};
+pub use tools::{tool_names, tools};
