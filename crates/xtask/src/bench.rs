@@ -80,7 +80,7 @@ fn forget(program: &Path) -> Result<()> {
 }
 
 /// Programs that the benchmarks measure with.
-const PROGRAMS: [(&str, &[&str]); 8] = [
+const PROGRAMS: [(&str, &[&str]); 9] = [
     ("in-process", &["gantry-toolsets", "--features", "testing", "--example", "in_process"]),
     ("in-process", &["gantry-process", "--bins"]),
     ("gateway", &["gantry-gateway", "--example", "routed"]),
@@ -89,6 +89,7 @@ const PROGRAMS: [(&str, &[&str]); 8] = [
     ("sandbox", &["gantry-process", "--bins"]),
     ("sandbox", &["gantry-process", "--example", "latency"]),
     ("sandbox", &["gantry-files", "--example", "changed"]),
+    ("sandbox", &["gantry-net", "--example", "egress_download"]),
 ];
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;

@@ -387,7 +387,7 @@ fn owner_can_clear_the_taint_of_a_file() {
         assert!(reported.status >= 400 && reported.text().contains("only the operator"), "{reported:?}");
     }
     let reported = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust plan.txt"}), &[]).json();
-    assert!(reported["told"].as_str().unwrap_or_default().contains("1 marks"), "{reported}");
+    assert!(reported["told"].as_str().unwrap_or_default().contains("1 mark was removed"), "{reported}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
     for unknown in ["plan.txt", "nothing.txt", "node:nobody", "api:none"] {
         let message = json!({"message": format!("/trust {unknown}")});
