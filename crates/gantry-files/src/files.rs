@@ -16,7 +16,7 @@ use crate::scope::{OpenDir, Scope};
 use crate::temp_records::Pending;
 
 /// `Files` is the entry point of this crate. Clones are cheap and share locks, so a process should
-/// have one.
+/// have one for each pending directory.
 #[derive(Debug, Clone)]
 pub struct Files {
     pub(crate) inner: Arc<Inner>,
@@ -36,7 +36,7 @@ pub struct FilesOptions {
     /// Absolute paths of directories and files that no scope may touch. They need not exist yet.
     pub closed: Vec<PathBuf>,
     /// The directory where temp files are recorded, so that the next start removes what a killed
-    /// process left.
+    /// process left. Engines with the same directory write a file one at a time.
     pub pending_dir: Option<PathBuf>,
 }
 
@@ -44,10 +44,18 @@ impl Files {
     /// Creates the engine, after removing the temp files of dead processes.
     pub fn new(options: FilesOptions) -> Result<Files, FileError> {
         let pending = Pending::open(options.pending_dir.as_deref())?;
+        let locks = pending.locks_folder()?;
         let closed = Closed::new(&options.closed)?;
         let top = Path::new("/");
         let top = handle::open_path_dir(top).map_err(|err| FileError::io("open", top, err))?;
-        Ok(Files { inner: Arc::new(Inner { closed, locks: Locks::new(), pending, top: Arc::new(top) }) })
+        Ok(Files {
+            inner: Arc::new(Inner {
+                closed,
+                locks: Locks::new(locks.as_deref()),
+                pending,
+                top: Arc::new(top),
+            }),
+        })
     }
 
     /// Returns a scope in which every path stays beneath `root`.

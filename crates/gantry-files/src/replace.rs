@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use crate::attributes;
 use crate::error::FileError;
 use crate::handle;
+use crate::lock::Held;
 use crate::place::{LastLink, Missing, Place};
 use crate::scope::{FileMeta, SWAP_TRIES, Scope};
 use crate::tag;
@@ -80,12 +81,7 @@ impl Scope {
         self.place(asked, LastLink::Follow, missing)
     }
 
-    pub(crate) fn lock(
-        &self,
-        place: &Place,
-        name: &OsStr,
-        asked: &Path,
-    ) -> Result<std::sync::MutexGuard<'_, ()>, FileError> {
+    pub(crate) fn lock(&self, place: &Place, name: &OsStr, asked: &Path) -> Result<Held<'_>, FileError> {
         let dir = handle::id_of(&place.dir).map_err(|err| FileError::io("open", asked, err))?;
         Ok(self.files.inner.locks.lock(dir, name))
     }

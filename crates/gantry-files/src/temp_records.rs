@@ -55,6 +55,16 @@ impl Pending {
         Ok(Pending { record: Some(Mutex::new(record)), random })
     }
 
+    /// Returns the folder of the locks that all engines of this directory share.
+    pub(crate) fn locks_folder(&self) -> Result<Option<PathBuf>, FileError> {
+        let Some(record) = &self.record else { return Ok(None) };
+        let record = record.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(folder) = record.path.parent().map(|dir| dir.join("locks")) else { return Ok(None) };
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        created.map_err(|err| FileError::io("use the directory of locks", &folder, err))?;
+        Ok(Some(folder))
+    }
+
     /// Picks a name for a temp file in `dir` and records it.
     pub(crate) fn name_in(&self, dir: &Path) -> Result<TempName<'_>, FileError> {
         let name = format!("{TEMP_PREFIX}{:016x}{TEMP_SUFFIX}", unique(&self.random));

@@ -5,12 +5,12 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::MutexGuard;
 
 use rustix::fs::AtFlags;
 
 use crate::error::FileError;
 use crate::handle;
+use crate::lock::Held;
 use crate::place::{Missing, Place};
 use crate::replace::{Old, Overwrite, Written, file_name};
 use crate::scope::{FileMeta, SWAP_TRIES, Scope};
@@ -39,7 +39,7 @@ pub struct Update<'a> {
     old: Option<Old>,
     bytes: Vec<u8>,
     overwrite: Overwrite,
-    _guard: MutexGuard<'a, ()>,
+    _guard: Held<'a>,
 }
 
 impl Scope {

@@ -7,9 +7,14 @@
 mod clock;
 mod config;
 mod domain;
+mod time;
 mod tools;
 
 pub use clock::Clock;
 pub use config::FlowConfig;
 pub use domain::{Flow, FlowDomain, FlowParts};
+pub use time::{
+    MIN_INTERVAL_MS, Moment, Schedule, duration_text, jitter_ms, local_text, parse_future, parse_interval,
+    parse_moment, relative_text, utc_text, zone_named, zone_rules,
+};
 pub use tools::{tool_names, tools};

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::ProcessError;
 use crate::network::SessionNetwork;
 use crate::sandbox::Sandbox;
@@ -106,7 +108,7 @@ pub enum Stdin {
 }
 
 /// `Capture` says how much output is kept, and whether the two streams are merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Capture {
     /// stdout and stderr share one pipe, which preserves their order. The last `keep_tail`
     /// characters are returned.

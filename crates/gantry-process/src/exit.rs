@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// `Exit` is a code, or the signal that killed the command. Both are unknown when its keeper was
 /// lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     pub code: Option<i32>,
     pub signal: Option<Signal>,
@@ -17,7 +19,7 @@ impl Exit {
 }
 
 /// `Signal` is a signal number, displayed by name, for example `SIGTERM`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal(pub i32);
 
 impl fmt::Display for Signal {

@@ -120,7 +120,7 @@ fn keep() -> Result<(), std::io::Error> {
 ///
 /// A new session is created only if there is a terminal. The kernel schedules each session as its
 /// own group, and on a busy machine a new one waits several milliseconds for its first time slice.
-fn leave_terminal() {
+pub(crate) fn leave_terminal() {
     let terminal =
         rustix::fs::open("/dev/tty", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty());
     let _ = match terminal {

@@ -14,11 +14,13 @@
 //! - `supervise` is the engine's side of one command, `keeper` the side in the other process.
 //! - `log` stores output and reads it by page.
 //! - `sandbox` restricts what a command can reach.
+//! - `workers` runs jobs in processes of their own.
 //! - `os` has small functions on the operating system's processes.
 #![expect(clippy::disallowed_methods, reason = "this crate starts processes and manages their logs")]
 
 mod capture;
 mod command;
+mod command_data;
 mod detached;
 pub mod env;
 mod error;
@@ -36,8 +38,10 @@ mod sandbox;
 mod session;
 mod supervise;
 mod text;
+pub mod workers;
 
 pub use command::{Capture, Command, Cwd, DEFAULT_KEEP_TAIL, Stdin};
+pub use command_data::CommandData;
 pub use detached::end_sessions;
 pub use detached::exit_reports::{ExitReport, ExitReports};
 pub use error::ProcessError;

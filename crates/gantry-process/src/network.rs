@@ -45,6 +45,10 @@ pub struct NewNetwork {
 }
 
 impl SessionNetwork {
+    pub(crate) fn of_descriptors(user: Option<OwnedFd>, network: OwnedFd) -> Self {
+        Self { user, network }
+    }
+
     /// Copies of the descriptors: the user namespace, if there is one, and the network namespace.
     pub(crate) fn descriptors(&self) -> Result<(Option<OwnedFd>, OwnedFd), Error> {
         Ok((self.user.as_ref().map(OwnedFd::try_clone).transpose()?, self.network.try_clone()?))

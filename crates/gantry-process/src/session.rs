@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
@@ -28,7 +29,8 @@ pub(crate) mod starting_log;
 /// How many characters of output a snapshot carries.
 pub const TAIL_CHARS: usize = 4_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct SessionId(Uuid);
 
 impl SessionId {
@@ -51,8 +53,22 @@ impl FromStr for SessionId {
     }
 }
 
+impl TryFrom<String> for SessionId {
+    type Error = ProcessError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> String {
+        id.to_string()
+    }
+}
+
 /// `Finished` is an ended command with its output.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Finished {
     pub id: SessionId,
     pub pid: i32,
@@ -67,7 +83,7 @@ pub struct Finished {
 }
 
 /// `Ended` says how a command ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub exit: Exit,
     pub ended_at: SystemTime,
@@ -109,7 +125,7 @@ impl From<&EndRecord> for Ended {
 }
 
 /// `Stream` is what was kept of one output stream.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stream {
     pub text: String,
     /// What is next to the cut, at most as much as [`Command::beyond_cut`](crate::Command) asked for:

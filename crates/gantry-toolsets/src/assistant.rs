@@ -13,6 +13,9 @@ mod read_file;
 mod web_research;
 mod write_file;
 
+pub(crate) use read_file::read_whole_file;
+pub(crate) use write_file::write_whole_file;
+
 use std::sync::Arc;
 
 use gantry_tool::Tool;

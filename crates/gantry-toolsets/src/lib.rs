@@ -22,6 +22,7 @@ pub mod testing;
 mod transfer;
 mod web;
 mod whole_secrets;
+mod workers;
 
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ pub use native::{
 pub use node::{CommandNote, process_end};
 pub use transfer::{PartsFolder, transfer_service};
 pub use web::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings, Web};
+pub use workers::{WorkerSetup, worker_main};
 
 type Ctx = gantry_tool::Ctx<Machine>;
 

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_files::{FileError, Files, PartRecords, PathTest, Scope};
+use gantry_files::{FileError, Files, PartRecords, Scope};
 use gantry_net::NetworkPolicy;
+use gantry_process::workers::Workers;
 use gantry_process::{ProcessError, Processes, env};
 use gantry_tool::{AuditSink, Call, Message, ResultStore, SensitivePaths, ToolError};
 
@@ -14,17 +15,18 @@ use crate::agent_shells::{AgentShells, EgressSettings, ShellUse};
 use crate::web::Web;
 
 pub(crate) use confinement::Confinement;
+pub(crate) use file_access::{FileAccess, FileScopes};
 
 mod agent_ports;
 mod confinement;
+mod file_access;
 mod sandbox_hint;
 
 /// `Machine` is the state that every tool of a machine shares.
 pub struct Machine {
     parts: MachineParts,
     shells: AgentShells,
-    /// Checked by the scopes of calls that must avoid sensitive paths.
-    is_sensitive: PathTest,
+    scopes: FileScopes,
 }
 
 pub struct MachineParts {
@@ -55,6 +57,8 @@ pub struct MachineParts {
     /// Confines every caller to the workspace: paths are contained, and the kernel confines every
     /// shell. Where it cannot, shells are refused.
     pub contain: bool,
+    /// The processes that run `bash`, `read_file` and `write_file`; `None` runs them in this one.
+    pub workers: Option<Workers>,
 }
 
 /// The directories that every program may read: programs, libraries and configuration.
@@ -126,7 +130,7 @@ pub enum IsolationLevel {
 
 impl Machine {
     pub fn new(parts: MachineParts) -> Machine {
-        let sensitive = parts.sensitive.clone();
+        let scopes = FileScopes::new(parts.files.clone(), parts.sensitive.clone());
         let shells = AgentShells::new(
             parts.processes.clone(),
             parts.temp_dir.clone(),
@@ -134,7 +138,7 @@ impl Machine {
             parts.audit.clone(),
             parts.web.masker.clone(),
         );
-        Machine { parts, shells, is_sensitive: Arc::new(move |path: &Path| sensitive.contains(path)) }
+        Machine { parts, shells, scopes }
     }
 
     pub(crate) fn processes(&self) -> &Processes {
@@ -218,35 +222,35 @@ impl Machine {
     /// Returns a scope with absolute paths and paths relative to the workspace; on a contained
     /// machine, the workspace only.
     pub(crate) fn free(&self, call: &Call) -> Result<Scope, ToolError> {
-        if self.parts.contain {
-            return self.contained(call);
+        self.scopes.free(&self.file_access(call))
+    }
+
+    /// Returns what the call may reach of the file system.
+    pub(crate) fn file_access(&self, call: &Call) -> FileAccess {
+        FileAccess {
+            workspace: call.workspace.clone(),
+            contain: self.parts.contain,
+            writes_inside: call.writes_inside,
+            avoid_sensitive: call.avoid_sensitive,
         }
-        let scope = self.parts.files.free(&call.workspace).map_err(file_error)?;
-        if !call.writes_inside {
-            return Ok(self.refusing(call, scope));
-        }
-        let (workspace, is_sensitive) = (scope.root().to_owned(), Arc::clone(&self.is_sensitive));
-        let avoids_sensitive = call.avoid_sensitive;
-        Ok(scope.refusing(Arc::new(move |path: &Path| {
-            !path.starts_with(&workspace) || (avoids_sensitive && is_sensitive(path))
-        })))
+    }
+
+    pub(crate) fn scopes(&self) -> &FileScopes {
+        &self.scopes
+    }
+
+    pub(crate) fn workers(&self) -> Option<&Workers> {
+        self.parts.workers.as_ref()
     }
 
     /// Returns a scope of the call's workspace only.
     pub(crate) fn contained(&self, call: &Call) -> Result<Scope, ToolError> {
-        let scope = self.parts.files.contained(&call.workspace).map_err(file_error)?;
-        Ok(self.refusing(call, scope))
+        self.scopes.contained(&self.file_access(call))
     }
 
     /// Returns a scope of one directory only, which the call may touch.
     pub(crate) fn beneath(&self, call: &Call, root: &Path) -> Result<Scope, FileError> {
-        Ok(self.refusing(call, self.parts.files.contained(root)?))
-    }
-
-    /// Makes the scope refuse sensitive paths, because a link may have been swapped after the
-    /// policy decision.
-    fn refusing(&self, call: &Call, scope: Scope) -> Scope {
-        if call.avoid_sensitive { scope.refusing(Arc::clone(&self.is_sensitive)) } else { scope }
+        Ok(self.scopes.refusing(&self.file_access(call), self.parts.files.contained(root)?))
     }
 
     /// Resolves a path of the input for policy. Returns it as written if it cannot be resolved; the

@@ -4,16 +4,31 @@
 use std::sync::Arc;
 
 use gantry_process::{Command, Exit, Finished, Network, ProcessError};
-use gantry_tool::{Capability, Label, Tool};
+use gantry_tool::{Capability, Label, Tool, ToolError};
 
+use crate::machine::process_error;
 use crate::whole_secrets::{beyond_cut, cut_stream};
+use crate::workers::command_in_worker;
 use crate::{Ctx, Machine};
 
 /// Waits for the command to end. Its output is not cut within a known secret. A command killed because its call was cancelled is an error.
 pub(crate) async fn run_to_end(ctx: &Ctx, command: Command) -> Result<Finished, ProcessError> {
-    let masker = &ctx.state.web().masker;
-    let command = Command { beyond_cut: beyond_cut(masker), ..command };
+    let command = Command { beyond_cut: beyond_cut(&ctx.state.web().masker), ..command };
     let finished = ctx.state.processes().run(command, ctx.call.cancel.clone()).await?;
+    after_end(ctx, finished)
+}
+
+/// Like [`run_to_end`], in a worker process if there are workers.
+pub(crate) async fn run_to_end_in_worker(ctx: &Ctx, command: Command) -> Result<Finished, ToolError> {
+    let command = Command { beyond_cut: beyond_cut(&ctx.state.web().masker), ..command };
+    match command_in_worker(ctx, command).await {
+        Ok(finished) => after_end(ctx, finished?).map_err(process_error),
+        Err(command) => run_to_end(ctx, command).await.map_err(process_error),
+    }
+}
+
+fn after_end(ctx: &Ctx, finished: Finished) -> Result<Finished, ProcessError> {
+    let masker = &ctx.state.web().masker;
     ctx.call.findings.warn(&finished.ended.quarantined);
     if finished.ended.cancelled {
         return Err(ProcessError::Cancelled);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use gantry_apis::Apis;
 use gantry_files::{Files, FilesOptions};
 use gantry_net::{Client, ClientOptions};
+use gantry_process::workers::{Workers, WorkersOptions};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{DataDir, Depth, KeptResults, Memories, Objects, Secrets};
 use gantry_tool::testing::MemoryAudit;
@@ -26,7 +27,7 @@ pub mod site;
 
 use crate::{
     Endpoint, Machine, MachineParts, Native, NodeLogs, NodeServices, ShellSettings, ToolFuture, Transferred,
-    gateway_tools,
+    WorkerSetup, gateway_tools,
 };
 
 /// The configuration that `gsv__ConfigGet` shows on a bench, already masked.
@@ -58,6 +59,25 @@ impl Bench {
         let folder = folder();
         let processes = Processes::new(processes_options(&folder));
         Bench::over(folder, processes, change)
+    }
+
+    /// Creates a bench that runs `bash`, `read_file` and `write_file` in worker processes.
+    pub fn with_workers(change: impl FnOnce(&mut WorkersOptions)) -> Bench {
+        Bench::with(|parts| use_workers(parts, change))
+    }
+
+    /// Creates a bench without workers and one with them, for tests of what both must do.
+    pub fn without_and_with_workers() -> [Bench; 2] {
+        Bench::changed_without_and_with_workers(|_| {})
+    }
+
+    /// Like [`Bench::without_and_with_workers`], with the machines changed as in [`Bench::with`].
+    pub fn changed_without_and_with_workers(change: impl Fn(&mut MachineParts)) -> [Bench; 2] {
+        let workers = Bench::with(|parts| {
+            change(parts);
+            use_workers(parts, |_| {});
+        });
+        [Bench::with(change), workers]
     }
 
     /// Creates a bench whose background commands outlive it; see [`Bench::restart`].
@@ -108,6 +128,7 @@ impl Bench {
             egress: crate::EgressSettings::default(),
             audit: audit.clone(),
             contain: false,
+            workers: None,
         };
         change(&mut parts);
         let masker = parts.web.masker.clone();
@@ -239,6 +260,23 @@ impl NodeServices for ScriptedNodes {
     }
 }
 
+/// Makes the machine run `bash`, `read_file` and `write_file` in worker processes.
+pub fn use_workers(parts: &mut MachineParts, change: impl FnOnce(&mut WorkersOptions)) {
+    let data = parts.closed[0].clone();
+    let setup = WorkerSetup {
+        closed: parts.closed.clone(),
+        pending: data.join("pending"),
+        sensitive: parts.sensitive.clone(),
+        keeper: keeper(),
+        keeper_args: Vec::new(),
+        process_logs: data.join("processes"),
+    };
+    let setup = serde_json::to_vec(&setup).unwrap();
+    let mut options = WorkersOptions::new(built("gantry-worker", "gantry-toolsets"), setup);
+    change(&mut options);
+    parts.workers = Some(Workers::new(options));
+}
+
 /// Lets the web tools reach the servers that a test starts on this machine.
 pub fn reach_this_machine(parts: &mut MachineParts) {
     let loopback = ["127.0.0.0/8", "::1/128"].map(|range| range.parse().unwrap());
@@ -293,7 +331,13 @@ fn variables(root: &Path) -> Vec<(OsString, OsString)> {
 
 /// The keeper that the build of `gantry-process` leaves next to the test binaries.
 pub(crate) fn keeper() -> PathBuf {
+    built("gantry-keeper", "gantry-process")
+}
+
+/// A program that the build of a crate leaves next to the test binaries.
+fn built(program: &str, of: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let folder = test.ancestors().find(|folder| folder.join("gantry-keeper").is_file());
-    folder.expect("no gantry-keeper; run `cargo build -p gantry-process --bins` first").join("gantry-keeper")
+    let folder = test.ancestors().find(|folder| folder.join(program).is_file());
+    let missing = || panic!("no {program}; run `cargo build -p {of} --bins` first");
+    folder.unwrap_or_else(missing).join(program)
 }

@@ -29,6 +29,7 @@ mod roles;
 mod shell;
 mod storage;
 mod web;
+mod workers;
 
 pub(crate) use agents::{AgentConfig, SessionConfig};
 pub(crate) use audit::AuditConfig;
@@ -45,12 +46,14 @@ pub(crate) use roles::RoleConfig;
 pub(crate) use shell::ShellConfig;
 pub(crate) use storage::StorageConfig;
 pub(crate) use web::WebConfig;
+pub(crate) use workers::WorkersConfig;
 
 config! {
     /// Results longer than this many characters are kept behind a handle in the agent loop.
     max_tool_result_chars: usize = DEFAULT_MAX_RESULT_CHARS,
     mcp: McpConfig,
     shell: ShellConfig,
+    workers: WorkersConfig,
     egress: EgressConfig,
     isolation: IsolationConfig,
     policy: PolicyConfig,

@@ -9,6 +9,7 @@ use gantry_apis::Apis;
 use gantry_files::{Files, FilesOptions};
 use gantry_mcp::client::Servers;
 use gantry_net::GatewayUrl;
+use gantry_process::workers::Workers;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLimits, AuditLog, DataDir, GatewayLock, KeptResults, Memories, Objects};
 use gantry_tool::{
@@ -24,6 +25,9 @@ use crate::live_config;
 
 /// `gantry __exec` is the keeper of one command.
 pub(crate) const KEEPER_ARGUMENT: &str = "__exec";
+
+/// `gantry __worker` is a worker of a gateway.
+pub(crate) const WORKER_ARGUMENT: &str = "__worker";
 
 pub(crate) struct Local {
     pub(crate) gate: Gate,
@@ -64,6 +68,7 @@ impl Local {
             audit: audit.clone(),
             one_shot: lifetime == Lifetime::OneCall,
             contain: false,
+            workers: None,
         };
         let machine = setup.machine(&environment, &config)?;
         if let Some(port) = config.shell.settings().isolated.then(|| running_gateway_port(data)).flatten() {
@@ -147,6 +152,8 @@ pub(crate) struct Setup {
     pub(crate) one_shot: bool,
     /// Whether every tool stays in the workspace, for every caller.
     pub(crate) contain: bool,
+    /// The processes that run `bash`, `read_file` and `write_file`, in a gateway.
+    pub(crate) workers: Option<Workers>,
 }
 
 impl Setup {
@@ -170,6 +177,7 @@ impl Setup {
             audit: self.audit,
             one_shot: self.one_shot,
             contain: self.contain,
+            workers: self.workers,
         }))
     }
 }

@@ -31,9 +31,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // The keeper of a command is this same binary. Every command waits for it, so it starts before anything else.
     let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|arg| arg == local::KEEPER_ARGUMENT) {
-        args.next().inspect(|before| open_files::restore(before));
+    let first = args.next();
+    if first.as_ref().is_some_and(|arg| arg == local::KEEPER_ARGUMENT) {
+        args.for_each(|limit| restore_limit(&limit));
         return gantry_process::keeper::main();
+    }
+    if first.is_some_and(|arg| arg == local::WORKER_ARGUMENT) {
+        return gantry_toolsets::worker_main();
     }
     gantry_process::survive_file_size_limit();
     let exit = match cli::Cli::try_parse() {
@@ -45,4 +49,10 @@ fn main() -> ExitCode {
         Err(err) => exit::Exit::from_parser(&cli::as_typed(err)),
     };
     exit.into()
+}
+
+/// Restores a limit that the engine changed for itself, in a keeper.
+fn restore_limit(argument: &std::ffi::OsStr) {
+    open_files::restore(argument);
+    gantry_process::workers::memory_limit::restore(argument);
 }

@@ -16,11 +16,14 @@ use gantry_gateway::{
 use gantry_mcp::client::McpServersDomain;
 use gantry_net::GatewayUrl;
 use gantry_node::NodeLog;
+use gantry_process::workers::{Workers, WorkersOptions};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_protocol::GatewayStatus;
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Memories, Running};
 use gantry_tool::{Gate, GateParts, Masker, NodeState, Policy, Registry};
-use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, node_tools, process_end, transfer_service};
+use gantry_toolsets::{
+    LOCAL_NODE, Native, PartsFolder, WorkerSetup, node_tools, process_end, transfer_service,
+};
 use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
 
 use crate::agent_sessions::{SessionsOf, sessions, zone};
@@ -29,7 +32,7 @@ use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::UsageError;
 use crate::live_config::{self, LiveConfig};
-use crate::local::{KEEPER_ARGUMENT, Setup, masker, sensitive_paths};
+use crate::local::{KEEPER_ARGUMENT, Setup, WORKER_ARGUMENT, masker, sensitive_paths};
 use crate::logging::{self, FILE_ONLY};
 use crate::models::{self, ConfiguredModels};
 use crate::open_files;
@@ -47,6 +50,7 @@ pub(crate) struct RunningGateway {
     pub(crate) warnings: Vec<String>,
     serving: Serving,
     processes: Processes,
+    workers: Option<Workers>,
     database: Database,
     gate: Arc<Gate>,
     drain: Duration,
@@ -87,8 +91,10 @@ impl RunningGateway {
         let log = logging::start_gateway(environment, &config, masker.clone(), notes)?;
         let results = Arc::new(KeptResults::new(data.results()));
         let kept = results.clone();
-        let processes = processes(environment).await?;
+        let keeper_args = keeper_args();
+        let processes = processes(environment, &keeper_args).await?;
         let closed = environment.closed();
+        let workers = workers(environment, &config, &closed, keeper_args)?;
         let audit = AuditLog::open_with(&data.audit_log(), config.audit.limits());
         let audit = Arc::new(audit.context("cannot open the audit log")?);
         let setup = Setup {
@@ -99,6 +105,7 @@ impl RunningGateway {
             audit: audit.clone(),
             one_shot: false,
             contain: false,
+            workers: workers.clone(),
         };
         let registry = Registry::default();
         let machine = Arc::new(setup.machine(environment, &config)?);
@@ -241,6 +248,7 @@ impl RunningGateway {
             warnings,
             serving,
             processes,
+            workers,
             database,
             gate,
             drain,
@@ -256,6 +264,9 @@ impl RunningGateway {
         self.serving.stop(self.drain).await;
         self.background.abort();
         self.processes.shutdown().await;
+        if let Some(workers) = &self.workers {
+            workers.shutdown().await;
+        }
         self.exit_reports.abort();
         self.database.close().await;
         tracing::info!(target: FILE_ONLY, version = env!("CARGO_PKG_VERSION"), "stopped");
@@ -280,11 +291,37 @@ impl BackgroundWork {
 }
 
 /// Opens the process engine and reconnects to commands that earlier gateways left running.
-async fn processes(environment: &Environment) -> Result<Processes> {
+async fn processes(environment: &Environment, keeper_args: &[String]) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, environment.data.process_logs());
-    let keeper_args = std::iter::once(KEEPER_ARGUMENT.into()).chain(open_files::raise()).collect();
-    let options = ProcessesOptions { keeper_args, ..options };
-    Ok(Processes::recover(options).await?)
+    let keeper_args = keeper_args.iter().map(Into::into).collect();
+    Ok(Processes::recover(ProcessesOptions { keeper_args, ..options }).await?)
+}
+
+/// Raises the limit of open files. Returns the arguments of keepers, which restore it.
+fn keeper_args() -> Vec<String> {
+    std::iter::once(KEEPER_ARGUMENT.to_owned()).chain(open_files::raise()).collect()
+}
+
+/// Prepares the pool of worker processes. They start when calls need them.
+fn workers(
+    environment: &Environment,
+    config: &Config,
+    closed: &[PathBuf],
+    keeper_args: Vec<String>,
+) -> Result<Option<Workers>> {
+    let setup = WorkerSetup {
+        closed: closed.to_vec(),
+        pending: environment.data.pending(),
+        sensitive: sensitive_paths(environment, config),
+        keeper: own_program()?,
+        keeper_args,
+        process_logs: environment.data.process_logs(),
+    };
+    let options = WorkersOptions {
+        args: vec![WORKER_ARGUMENT.into()],
+        ..WorkersOptions::new(own_program()?, serde_json::to_vec(&setup)?)
+    };
+    Ok(config.workers.apply(options).map(Workers::new))
 }
 
 /// Reports exits of this machine's background processes to the gateway. An exit that the gateway cannot record stays

@@ -9,6 +9,7 @@ mod measure;
 mod sandbox;
 mod web;
 mod web_pages;
+mod workers;
 
 use std::path::Path;
 
@@ -80,7 +81,7 @@ fn forget(program: &Path) -> Result<()> {
 }
 
 /// Programs that the benchmarks measure with.
-const PROGRAMS: [(&str, &[&str]); 9] = [
+const PROGRAMS: &[(&str, &[&str])] = &[
     ("in-process", &["gantry-toolsets", "--features", "testing", "--example", "in_process"]),
     ("in-process", &["gantry-process", "--bins"]),
     ("gateway", &["gantry-gateway", "--example", "routed"]),
@@ -90,11 +91,14 @@ const PROGRAMS: [(&str, &[&str]); 9] = [
     ("sandbox", &["gantry-process", "--example", "latency"]),
     ("sandbox", &["gantry-files", "--example", "changed"]),
     ("sandbox", &["gantry-net", "--example", "egress_download"]),
+    ("workers", &["gantry-process", "--bins"]),
+    ("workers", &["gantry-toolsets", "--bins"]),
+    ("workers", &["gantry-toolsets", "--features", "testing", "--example", "workers"]),
 ];
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 12] = [
+const BENCHES: [(&str, Bench); 13] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -107,6 +111,7 @@ const BENCHES: [(&str, Bench); 12] = [
     ("mcp", mcp::run),
     ("agent", agent::run),
     ("sandbox", sandbox::run),
+    ("workers", workers::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

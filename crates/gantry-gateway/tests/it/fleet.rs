@@ -357,6 +357,7 @@ fn machine(folder: &Path, name: &str) -> Arc<Machine> {
         web: gantry_toolsets::Web::default(),
         egress: gantry_toolsets::EgressSettings::default(),
         audit: Arc::new(MemoryAudit::default()),
+        workers: None,
         contain: false,
     }))
 }

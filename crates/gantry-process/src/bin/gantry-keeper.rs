@@ -3,5 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    std::env::args_os()
+        .skip(1)
+        .for_each(|argument| gantry_process::workers::memory_limit::restore(&argument));
     gantry_process::keeper::main()
 }

@@ -181,7 +181,7 @@ const EXTENSIONS: &[&str] = &["pem", "key", "p12", "pfx", "jks", "keystore", "kd
 const ENV_EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
 
 /// The built-in list plus what the operator adds (absolute directories or files).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct SensitivePaths {
     extra: Vec<std::path::PathBuf>,
     /// Start files that the environment has moved elsewhere.

@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use crate::asked;
 use crate::blocking::blocking;
-use crate::machine::{file_error, process_error};
-use crate::run_to_end::{network_note, run_to_end, runs_commands};
+use crate::machine::file_error;
+use crate::run_to_end::{network_note, run_to_end_in_worker, runs_commands};
 use crate::{Ctx, Machine};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
@@ -74,7 +74,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     confinement.apply(&mut command);
     command.timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
     command.capture = Capture::Separate { stdout: MAX_OUTPUT_BYTES, stderr: MAX_OUTPUT_BYTES };
-    let finished = run_to_end(&ctx, command).await.map_err(process_error)?;
+    let finished = run_to_end_in_worker(&ctx, command).await?;
     if finished.ended.exit.success() && !finished.ended.timed_out {
         return Ok(Text(success_text(finished)));
     }

@@ -189,6 +189,7 @@ impl Joining {
             audit: Arc::new(LazyAudit::new(&environment.data, config)),
             one_shot: true,
             contain: self.contain,
+            workers: None,
         };
         let machine = Arc::new(setup.machine(environment, config)?);
         offered(gantry_toolsets::node_tools(&machine), self.tools.as_deref()).map(drop)
@@ -260,6 +261,7 @@ fn gate(
         audit: Arc::new(log.clone()),
         one_shot: false,
         contain: joining.contain,
+        workers: None,
     };
     let machine = Arc::new(setup.machine(environment, config)?);
     machine.close_port(joining.options.gateway.port);
