@@ -488,6 +488,11 @@ impl Sessions {
         }
     }
 
+    /// The gate that calls of sessions go through.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.shared.parts.gate
+    }
+
     pub fn agents(&self) -> &BTreeMap<String, Agent> {
         &self.shared.parts.agents
     }
