@@ -12,6 +12,7 @@ mod grants;
 mod methods;
 mod names;
 mod nodes;
+mod outbox;
 mod ports;
 mod sessions;
 mod stream;
@@ -47,6 +48,7 @@ pub use nodes::{
     Invitation, NodeId, NodeInfo, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
     ProcessEndTaken, ProcessList, ProcessRecord,
 };
+pub use outbox::{OutboxBody, OutboxList, OutboxListParams, OutboxMessage, OutboxParams, OutboxState};
 pub use ports::{PortForward, PortForwarded, PortList, SessionPort};
 pub use sessions::{
     Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, History,
