@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Extension, Router};
 use futures_util::future::BoxFuture;
 use gantry_agent::Sessions;
 use gantry_domain::{Domain, Methods, RequestContext, Running};
+use gantry_net::ClientOptions;
 use gantry_store::Database;
 use jiff::tz::TimeZone;
+use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::FlowConfig;
+use crate::outbox::{self, Outbox, SecretFor};
 use crate::pipelines::{self, Pipelines};
 use crate::tools::tools;
 
@@ -22,18 +25,29 @@ pub struct FlowParts {
     pub clock: Clock,
     /// The user's time zone.
     pub zone: TimeZone,
+    /// Settings of the guarded client.
+    pub network: ClientOptions,
+    /// Opens stored secrets.
+    pub secret: SecretFor,
 }
 
 /// The work of a running gateway: what tools, routes, methods and workers of this domain share.
 pub struct Flow {
     pub(crate) parts: FlowParts,
+    /// Identifies this process. Work in the database belongs to it or to a process that has ended.
+    pub(crate) owner: String,
+    pub(crate) outbox: Outbox,
     pub(crate) pipelines: Pipelines,
 }
 
 impl Flow {
-    /// Reports something to the owner of an agent.
-    pub(crate) fn notify(&self, agent: &str, text: &str) {
-        tracing::warn!(agent, text, "flow_notice");
+    fn new(parts: FlowParts) -> Flow {
+        Flow {
+            outbox: Outbox::new(&parts),
+            owner: Uuid::now_v7().to_string(),
+            pipelines: Pipelines::default(),
+            parts,
+        }
     }
 }
 
@@ -43,7 +57,7 @@ pub struct FlowDomain {
 
 impl FlowDomain {
     pub fn new(parts: FlowParts) -> FlowDomain {
-        FlowDomain { flow: Arc::new(Flow { parts, pipelines: Pipelines::default() }) }
+        FlowDomain { flow: Arc::new(Flow::new(parts)) }
     }
 }
 
@@ -53,16 +67,20 @@ impl Domain for FlowDomain {
     }
 
     fn routes(&self) -> Router<RequestContext> {
-        pipelines::http::routes(self.flow.clone())
+        Router::new()
+            .merge(outbox::routes())
+            .layer(Extension(self.flow.clone()))
+            .merge(pipelines::http::routes(self.flow.clone()))
     }
 
     fn methods(&self) -> Methods {
-        pipelines::methods::add(Methods::default(), &self.flow)
+        pipelines::methods::add(outbox::methods(Methods::default(), &self.flow), &self.flow)
     }
 
     fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {
         Box::pin(async move {
             running.tools.add(tools(Some(self.flow.clone())))?;
+            running.tasks.spawn(outbox::run(self.flow.clone(), running.stopping.clone()));
             self.flow.start_pipelines(running.tasks.clone(), running.stopping.clone());
             Ok(())
         })

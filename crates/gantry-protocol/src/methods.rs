@@ -24,6 +24,11 @@ pub mod method {
     pub const SESSIONS_ANSWER: &str = "sessions.answer";
     pub const GRANTS_LIST: &str = "grants.list";
     pub const GRANTS_REVOKE: &str = "grants.revoke";
+    pub const OUTBOX_LIST: &str = "outbox.list";
+    pub const OUTBOX_SHOW: &str = "outbox.show";
+    pub const OUTBOX_RESEND: &str = "outbox.resend";
+    pub const OUTBOX_ARRIVED: &str = "outbox.arrived";
+    pub const OUTBOX_DROP: &str = "outbox.drop";
     /// Client → gateway: pipelines, their runs, plans that wait for an answer, and captured processes.
     pub const PIPELINES_LIST: &str = "pipelines.list";
     pub const PIPELINES_GET: &str = "pipelines.get";

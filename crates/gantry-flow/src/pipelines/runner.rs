@@ -159,8 +159,12 @@ async fn finish(flow: &Flow, run: &mut RunState, index: usize, end: BackgroundEn
             step.state = step_word(StepStatus::Failed).to_owned();
             step.error = Some(stored(error));
             if run.definition.on_failure == OnFailure::Notify {
-                let text = format!("Step {:?} of the pipeline {:?} failed.", step.step, run.name);
-                flow.notify(&run.agent, &text);
+                let error = step.error.as_deref().unwrap_or_default();
+                let text = format!("Step {:?} of the pipeline {:?} failed: {error}", step.step, run.name);
+                let dedupe = format!("pipeline:{}:{}:{}", run.id, step.step, step.attempt);
+                if let Err(error) = flow.notify(&run.agent, "A pipeline step failed", &text, &dedupe).await {
+                    tracing::warn!(run = %run.id, %error, "notice_not_stored");
+                }
             }
         }
     }
