@@ -24,7 +24,7 @@ const WAIT_MS: u64 = 1_000;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gantry pipelines add report.json              store a pipeline: {\"name\", \"steps\": [{\"id\", \"task\"} …]}\n  \
-    gantry pipelines run 3f2a --set topic=rust    run a pipeline and wait for its end\n  \
+    gantry pipelines run 3f2a --param topic=rust    run a pipeline and wait for its end\n  \
     gantry pipelines show 3f2a                    draw a pipeline or a run\n  \
     gantry pipelines retry 91c0                   run the failed steps of a run again\n  \
     gantry pipelines plans                        list plans that wait for your answer")]
@@ -55,8 +55,8 @@ enum PipelinesAction {
         /// The pipeline, or the beginning of its id
         id: String,
         /// Value of {{params.NAME}}; JSON or text
-        #[arg(long = "set", value_name = "NAME=VALUE")]
-        set: Vec<String>,
+        #[arg(long = "param", value_name = "NAME=VALUE")]
+        param: Vec<String>,
         /// Value of {{NAME}}, which every task also sees; JSON or text
         #[arg(long = "context", value_name = "NAME=VALUE")]
         context: Vec<String>,
@@ -119,11 +119,11 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: PipelinesArg
         }
         PipelinesAction::Show { id } => return show(output, &address, id),
         PipelinesAction::Add { file, agent } => add(environment, output, &address, &file, agent)?,
-        PipelinesAction::Run { id, set, context, on_failure, detach } => {
+        PipelinesAction::Run { id, param, context, on_failure, detach } => {
             let params = PipelineRunParams {
                 pipeline_id: id,
                 context: assignments(&context)?,
-                params: assignments(&set)?,
+                params: assignments(&param)?,
                 on_failure: on_failure.map(failure_rule),
                 modifications: Vec::new(),
             };

@@ -18,7 +18,7 @@ use crate::output::Output;
 #[command(after_help = "Examples:\n  \
     gantry processes                                 list the processes, newest first\n  \
     gantry processes show 3f2a                       show the recorded calls and parameters\n  \
-    gantry processes promote 3f2a --set topic=rust   make a pipeline of a process")]
+    gantry processes promote 3f2a --param topic=rust   make a pipeline of a process")]
 pub(crate) struct ProcessesArgs {
     #[command(subcommand)]
     action: Option<ProcessesAction>,
@@ -38,8 +38,8 @@ enum ProcessesAction {
         /// The process, or the beginning of its id
         id: String,
         /// New default of a parameter; the value is JSON or text
-        #[arg(long = "set", value_name = "NAME=VALUE")]
-        set: Vec<String>,
+        #[arg(long = "param", value_name = "NAME=VALUE")]
+        param: Vec<String>,
     },
     /// Remove a process; its pipeline stays
     Remove {
@@ -61,8 +61,8 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ProcessesArg
                 Client::once(&address, output, method::PROCESSES_GET, &CapturedProcessId { id })?;
             show(output, &process);
         }
-        ProcessesAction::Promote { id, set } => {
-            let parameter_values: BTreeMap<_, _> = assignments(&set)?;
+        ProcessesAction::Promote { id, param } => {
+            let parameter_values: BTreeMap<_, _> = assignments(&param)?;
             let params = ProcessPromote { id, parameter_values };
             let promoted: PromotedProcess =
                 Client::once(&address, output, method::PROCESSES_PROMOTE, &params)?;

@@ -14,6 +14,9 @@ mod processes;
 mod rights;
 
 const GUIDED: &str = "autonomy = \"guided\"";
+/// Budgets need a price.
+const PRICED: &str =
+    "autonomy = \"guided\"\n[models.providers.lab.models.scripted-1.price]\ninput = 1.0\noutput = 1.0";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A model that answers every step with its task, and never calls a tool.
@@ -69,7 +72,7 @@ fn agent_gets_the_results_of_all_steps() {
         (0, _) => echo(heard),
         _ => Turn::text(heard.last_text()),
     });
-    let world = model.world(GUIDED);
+    let world = model.world(PRICED);
     let up = Gateway::start(&world);
     let answer = post(&up, "main", &json!({"message": "go"}), &[]).json();
     let reply = answer["reply"].as_str().unwrap_or_else(|| panic!("{answer}"));
@@ -90,6 +93,10 @@ fn agent_gets_the_results_of_all_steps() {
     assert!(sum.contains("sum rust") && sum.contains("3}"), "{sum}");
     assert_eq!(step(&found, "fetch")["tokensIn"], 0, "a tool call asks no model");
     assert_ne!(step(&found, "sum")["tokensIn"], 0);
+    let cost = |value: &Value| value["costUsd"].as_f64().unwrap();
+    let steps = cost(step(&found, "sum")) + cost(step(&found, "other"));
+    assert!(cost(step(&found, "sum")) > 0.0 && cost(step(&found, "fetch")) == 0.0, "{found}");
+    assert!((found["totalCostUsd"].as_f64().unwrap() - steps).abs() < 1e-9, "{found}");
     model.check();
 }
 
@@ -229,7 +236,7 @@ fn stopping_the_session_cancels_its_run() {
 #[test]
 fn command_line_stores_runs_shows_and_removes_pipelines() {
     let model = Model::deciding(echo);
-    let world = model.world(GUIDED);
+    let world = model.world(PRICED);
     let up = Gateway::start(&world);
     let definition = json!({"name": "two", "steps": [
         bash("one", "echo {{params.word}} >> notes", &[]),
@@ -243,7 +250,7 @@ fn command_line_stores_runs_shows_and_removes_pipelines() {
     let id = added["id"].as_str().unwrap_or_else(|| panic!("{added}"));
     let missing = world.run(&["pipelines", "run", id]);
     assert!(missing.code == 2 && missing.stderr.contains("unknown parameter {{params.word}}"), "{missing:?}");
-    let ran = world.run(&["pipelines", "run", &id[..6], "--set", "word=hello"]);
+    let ran = world.run(&["pipelines", "run", &id[..6], "--param", "word=hello"]);
     assert!(ran.code == 0 && ran.stdout.contains("completed"), "{ran:?}");
     assert!(ran.stdout.contains("one → [two] task"), "{ran:?}");
     assert_eq!(notes(&world), ["hello"]);
@@ -287,9 +294,9 @@ fn tokens_see_and_change_only_the_pipelines_of_their_agents() {
         up.ask("POST", "/v1/pipelines", &[("Authorization", &bearer)], body.as_bytes())
     };
     let mains = add(&up.token.clone(), "main").json()["id"].as_str().unwrap().to_owned();
-    let own = up.client_token(&world, "own", &["--agent", "other"]);
-    let reader = up.client_token(&world, "reader", &["--agent", "main", "--read-only"]);
-    let limited = up.client_token(&world, "limited", &["--agent", "main", "--tools", "Read"]);
+    let own = up.client_token(&world, "own", &["--agents", "other"]);
+    let reader = up.client_token(&world, "reader", &["--agents", "main", "--read-only"]);
+    let limited = up.client_token(&world, "limited", &["--agents", "main", "--tools", "Read"]);
     assert_eq!(add(&own, "main").status, 403);
     assert_eq!(add(&own, "other").status, 200);
     assert_eq!(add(&reader, "main").status, 403);

@@ -4,7 +4,7 @@ use gantry_model::testing::Turn;
 use gantry_testkit::{Gateway, eventually};
 use serde_json::{Value, json};
 
-use super::{GUIDED, PATIENCE, run};
+use super::{GUIDED, PATIENCE, PRICED, run, step};
 use crate::sessions::{Model, call, post, results};
 
 fn plan() -> Value {
@@ -17,7 +17,7 @@ fn plan() -> Value {
 
 fn presenting() -> Model {
     Model::deciding(|heard| match results(heard) {
-        0 => call("plan_task", plan()),
+        0 if heard.last_text() == "go" => call("plan_task", plan()),
         _ => Turn::text(heard.last_text()),
     })
 }
@@ -25,7 +25,7 @@ fn presenting() -> Model {
 /// Sends a message, answers the question that it leads to, and returns what plan_task answered.
 fn answered(answer: &str) -> Value {
     let model = presenting();
-    let world = model.world(GUIDED);
+    let world = model.world(PRICED);
     let up = Gateway::start(&world);
     let body = json!({"message": "go", "id": "m"}).to_string();
     let mut connection = up.connection();
@@ -50,7 +50,9 @@ fn answered(answer: &str) -> Value {
     if let Some(id) = decision["pipeline_id"].as_str().map(str::to_owned) {
         decision["stored"] = up.get(&format!("/v1/pipelines/{id}")).json();
         let ran = run(&up, json!({"pipeline_id": id, "context": {}}));
-        assert_eq!(ran["pipelineId"], id, "{ran}");
+        assert_eq!((&ran["pipelineId"], &ran["status"]), (&json!(id), &json!("completed")), "{ran}");
+        let check = step(&ran, "check")["result"].as_str().unwrap();
+        assert!(check.contains("the user's phase"), "{check}");
     }
     decision
 }

@@ -38,7 +38,7 @@ fn captured_calls_are_replayed_with_new_parameters() {
     let id = captured["process_id"].as_str().unwrap();
     let shown = world.run(&["processes", "show", &id[..6]]);
     assert!(shown.stdout.contains("1. Bash") && shown.stdout.contains("content (string)"), "{shown:?}");
-    let wrong = world.run(&["processes", "promote", id, "--set", "contnet=x"]);
+    let wrong = world.run(&["processes", "promote", id, "--param", "contnet=x"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("unknown parameter \"contnet\""), "{wrong:?}");
     let promoted = world.run(&["processes", "promote", id, "--json"]).json();
     for key in ["pipeline_id", "name", "steps", "parameters", "estimated_cost", "next"] {
