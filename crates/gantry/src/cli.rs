@@ -15,8 +15,10 @@ use crate::commands::mcp::McpArgs;
 use crate::commands::models::ModelsArgs;
 use crate::commands::node::NodeCommand;
 use crate::commands::nodes::NodesArgs;
+use crate::commands::pipelines::PipelinesArgs;
 use crate::commands::policy::PolicyArgs;
 use crate::commands::ports::PortsArgs;
+use crate::commands::processes::ProcessesArgs;
 use crate::commands::results::ResultsArgs;
 use crate::commands::tokens::TokensArgs;
 use crate::commands::tools::ToolsArgs;
@@ -133,6 +135,10 @@ pub(crate) enum Command {
     Sessions(SessionsArgs),
     /// Manage approvals that also cover later calls: list, explain, revoke
     Grants(GrantsArgs),
+    /// Manage pipelines and their runs: list, show, add, run, runs, cancel, retry, remove, plans, answer
+    Pipelines(PipelinesArgs),
+    /// Manage captured processes: list, show, promote, remove
+    Processes(ProcessesArgs),
     /// List the agents that the gateway runs
     Agents,
     /// Serve tools to an MCP client over stdio, or manage MCP servers

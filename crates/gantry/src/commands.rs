@@ -15,8 +15,10 @@ pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod node;
 pub(crate) mod nodes;
+pub(crate) mod pipelines;
 pub(crate) mod policy;
 pub(crate) mod ports;
+pub(crate) mod processes;
 pub(crate) mod results;
 pub(crate) mod secrets;
 pub(crate) mod sessions;
@@ -55,6 +57,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Chat(args) => chat::run(environment, output, args),
         Command::Sessions(args) => sessions::run(&environment, output, args),
         Command::Grants(args) => grants::run(&environment, output, args),
+        Command::Pipelines(args) => pipelines::run(&environment, output, args),
+        Command::Processes(args) => processes::run(&environment, output, args),
         Command::Agents => agents::run(&environment, output),
         Command::Mcp(args) => mcp::run(environment, output, args),
         Command::Node(command) => node::run(environment, output, command),

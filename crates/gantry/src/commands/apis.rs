@@ -204,7 +204,8 @@ fn import(output: &Output, environment: &Environment, apis: &Apis, args: ImportA
     }
 }
 
-fn read_json(environment: &Environment, file: &str) -> Result<Value> {
+/// Reads a JSON file, or standard input for `-`.
+pub(super) fn read_json(environment: &Environment, file: &str) -> Result<Value> {
     let bytes = if file == "-" {
         let mut bytes = Vec::new();
         std::io::stdin()

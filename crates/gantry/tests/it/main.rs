@@ -15,6 +15,7 @@ mod growth;
 mod layers;
 mod log;
 mod mcp;
+mod pipelines;
 mod sessions;
 mod snapshots;
 mod workers;
