@@ -24,6 +24,14 @@ pub mod method {
     pub const SESSIONS_ANSWER: &str = "sessions.answer";
     pub const GRANTS_LIST: &str = "grants.list";
     pub const GRANTS_REVOKE: &str = "grants.revoke";
+    pub const TASKS_LIST: &str = "tasks.list";
+    pub const TASKS_SHOW: &str = "tasks.show";
+    pub const TASKS_ADD: &str = "tasks.add";
+    pub const TASKS_EDIT: &str = "tasks.edit";
+    pub const TASKS_RUN: &str = "tasks.run";
+    pub const TASKS_CANCEL: &str = "tasks.cancel";
+    pub const TASKS_CONFIRM: &str = "tasks.confirm";
+    pub const TASKS_HISTORY: &str = "tasks.history";
     /// Gateway → client: asks whether a call of that client may run.
     pub const APPROVAL_ASK: &str = "approval.ask";
     /// Node → gateway.
