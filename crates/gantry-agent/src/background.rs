@@ -180,6 +180,39 @@ impl Sessions {
         })
     }
 
+    /// Returns what is wrong with the agent, the tool, the role and the model of background work. Nothing is started.
+    pub async fn background_errors(
+        &self,
+        authority: &Authority,
+        tool: Option<&str>,
+        role: Option<&str>,
+        model: Option<&str>,
+    ) -> Vec<String> {
+        let Some(agent) = self.agents().get(&authority.agent) else {
+            return vec![format!("the agent {:?} is not configured", authority.agent)];
+        };
+        let mut errors = Vec::new();
+        if let Some(tool) = tool {
+            let scope =
+                authority.tools.iter().fold(agent.scope.clone(), |scope, own| scope.within(own.scope()));
+            let view = self.gate().registry().view(&scope);
+            let is_shared = || view.shared().iter().any(|shared| shared.name == tool);
+            if view.find(tool).is_none() && !is_shared() {
+                let unknown = view.unknown(tool);
+                errors.push(match unknown.hint {
+                    Some(hint) => format!("{}; {hint}", unknown.message),
+                    None => unknown.message,
+                });
+            }
+        }
+        errors.extend(role.and_then(|role| self.role(role).err()).map(|error| error.to_string()));
+        if model.is_some() {
+            let found = self.model_for(&authority.agent, model.map(str::to_owned)).await;
+            errors.extend(found.err().map(|error| error.to_string()));
+        }
+        errors
+    }
+
     /// Starts a background session, or finds it if it was started before.
     pub async fn start_background(&self, spec: BackgroundSpec) -> Result<BackgroundRun, SessionError> {
         let authority = spec.authority.clone();

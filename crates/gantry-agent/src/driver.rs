@@ -466,6 +466,7 @@ impl Driver {
             agent: self.key.agent.clone(),
             model,
             workspace: agent.workspace.clone(),
+            autonomy: agent.autonomy,
             running: state.run.as_ref().map(|run| run.id.clone()),
             queued: state.queue.len(),
             messages: state.messages.len(),

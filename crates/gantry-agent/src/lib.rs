@@ -24,6 +24,7 @@ mod methods;
 mod models;
 mod pairs;
 mod prompt;
+mod recorded_calls;
 mod reset;
 mod role;
 mod sanitize_markdown;
@@ -55,6 +56,7 @@ pub use models::{
     set_usual_tiers,
 };
 pub use prompt::NodeLine;
+pub use recorded_calls::{RecordedCall, RecordedCalls};
 pub use reset::ResetPolicy;
 pub use role::{Role, Spec, built_in};
 pub use sessions::{

@@ -435,6 +435,7 @@ impl Sessions {
                 Ok(match self.shared.marks.covering(&place).await? {
                     Some(_) => format!("{written} is in a marked directory; trust that directory"),
                     None if marks == 0 => format!("{written} is not marked; nothing changed"),
+                    None if marks == 1 => format!("{written} is trusted; 1 mark was removed"),
                     None => format!("{written} is trusted; {marks} marks were removed"),
                 })
             }
@@ -485,6 +486,11 @@ impl Sessions {
             true => Ok(grant),
             false => Err(unknown()),
         }
+    }
+
+    /// The gate that calls of sessions go through.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.shared.parts.gate
     }
 
     pub fn agents(&self) -> &BTreeMap<String, Agent> {

@@ -11,6 +11,7 @@ use jiff::tz::TimeZone;
 
 use crate::clock::Clock;
 use crate::config::FlowConfig;
+use crate::pipelines::{self, Pipelines};
 use crate::tools::tools;
 
 /// The parts of a gateway that background work uses.
@@ -26,6 +27,14 @@ pub struct FlowParts {
 /// The work of a running gateway: what tools, routes, methods and workers of this domain share.
 pub struct Flow {
     pub(crate) parts: FlowParts,
+    pub(crate) pipelines: Pipelines,
+}
+
+impl Flow {
+    /// Reports something to the owner of an agent.
+    pub(crate) fn notify(&self, agent: &str, text: &str) {
+        tracing::warn!(agent, text, "flow_notice");
+    }
 }
 
 pub struct FlowDomain {
@@ -34,7 +43,7 @@ pub struct FlowDomain {
 
 impl FlowDomain {
     pub fn new(parts: FlowParts) -> FlowDomain {
-        FlowDomain { flow: Arc::new(Flow { parts }) }
+        FlowDomain { flow: Arc::new(Flow { parts, pipelines: Pipelines::default() }) }
     }
 }
 
@@ -44,16 +53,17 @@ impl Domain for FlowDomain {
     }
 
     fn routes(&self) -> Router<RequestContext> {
-        Router::new()
+        pipelines::http::routes(self.flow.clone())
     }
 
     fn methods(&self) -> Methods {
-        Methods::default()
+        pipelines::methods::add(Methods::default(), &self.flow)
     }
 
     fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {
         Box::pin(async move {
             running.tools.add(tools(Some(self.flow.clone())))?;
+            self.flow.start_pipelines(running.tasks.clone(), running.stopping.clone());
             Ok(())
         })
     }

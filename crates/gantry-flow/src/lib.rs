@@ -7,6 +7,9 @@
 mod clock;
 mod config;
 mod domain;
+mod pipelines;
+mod plans;
+mod processes;
 mod time;
 mod tools;
 

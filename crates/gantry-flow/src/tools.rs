@@ -10,7 +10,6 @@ use crate::domain::Flow;
 pub(crate) struct FlowTools(Option<Arc<Flow>>);
 
 impl FlowTools {
-    #[expect(dead_code, reason = "the first tool uses it")]
     pub(crate) fn flow(&self) -> Result<&Arc<Flow>, ToolError> {
         self.0.as_ref().ok_or_else(ToolError::needs_gateway)
     }
@@ -19,7 +18,8 @@ impl FlowTools {
 pub(crate) type MakeTool = fn(&Arc<FlowTools>) -> Tool;
 
 /// The lists of all parts.
-const PARTS: [&[(&str, MakeTool)]; 0] = [];
+const PARTS: [&[(&str, MakeTool)]; 3] =
+    [crate::pipelines::TOOLS, crate::plans::TOOLS, crate::processes::TOOLS];
 
 /// Returns the tools of this domain. With `None` the tools can be listed but not run.
 pub fn tools(flow: Option<Arc<Flow>>) -> Vec<Tool> {

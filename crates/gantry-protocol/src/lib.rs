@@ -12,6 +12,7 @@ mod grants;
 mod methods;
 mod names;
 mod nodes;
+mod pipelines;
 mod ports;
 mod sessions;
 mod stream;
@@ -47,6 +48,14 @@ pub use names::{NameError, check_node_id};
 pub use nodes::{
     Invitation, NodeId, NodeInfo, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
     ProcessEndTaken, ProcessList, ProcessRecord,
+};
+pub use pipelines::{
+    CapturedProcess, CapturedProcessId, CapturedProcessList, ModificationAction, OnFailure, ParameterSource,
+    PipelineAdd, PipelineDefinition, PipelineId, PipelineInfo, PipelineList, PipelineOutcome,
+    PipelineParameter, PipelineRunId, PipelineRunInfo, PipelineRunList, PipelineRunParams, PipelineRunState,
+    PipelineRunsParams, PipelineStatus, PipelineStatusParams, PipelineStep, PlanAnswer, PlanDecision,
+    PlanInfo, PlanList, PlannedStep, ProcessPromote, ProcessStep, PromotedProcess, StepModification,
+    StepOutcome, StepStatus,
 };
 pub use ports::{PortForward, PortForwarded, PortList, SessionPort};
 pub use sessions::{

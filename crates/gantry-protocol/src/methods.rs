@@ -32,6 +32,22 @@ pub mod method {
     pub const TASKS_CANCEL: &str = "tasks.cancel";
     pub const TASKS_CONFIRM: &str = "tasks.confirm";
     pub const TASKS_HISTORY: &str = "tasks.history";
+    /// Client → gateway: pipelines, their runs, plans that wait for an answer, and captured processes.
+    pub const PIPELINES_LIST: &str = "pipelines.list";
+    pub const PIPELINES_GET: &str = "pipelines.get";
+    pub const PIPELINES_ADD: &str = "pipelines.add";
+    pub const PIPELINES_REMOVE: &str = "pipelines.remove";
+    pub const PIPELINES_RUN: &str = "pipelines.run";
+    pub const PIPELINES_RUNS: &str = "pipelines.runs";
+    pub const PIPELINES_STATUS: &str = "pipelines.status";
+    pub const PIPELINES_CANCEL: &str = "pipelines.cancel";
+    pub const PIPELINES_RETRY: &str = "pipelines.retry";
+    pub const PLANS_LIST: &str = "plans.list";
+    pub const PLANS_ANSWER: &str = "plans.answer";
+    pub const PROCESSES_LIST: &str = "processes.list";
+    pub const PROCESSES_GET: &str = "processes.get";
+    pub const PROCESSES_PROMOTE: &str = "processes.promote";
+    pub const PROCESSES_REMOVE: &str = "processes.remove";
     /// Gateway → client: asks whether a call of that client may run.
     pub const APPROVAL_ASK: &str = "approval.ask";
     /// Node → gateway.

@@ -35,7 +35,12 @@ pub use database::journal::{
 };
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
+pub use database::pipelines::{
+    MAX_PIPELINES, PipelineRow, PipelineRunRow, PipelineStepRow, RunEnd, TierCost,
+};
+pub use database::plans::PlanRow;
 pub use database::process_ends::ProcessEnd;
+pub use database::processes::{MAX_PROCESSES, ProcessRow};
 pub use database::spending::{ACCOUNT_SEPARATOR, Spending};
 pub use database::taint_marks::TaintMarks;
 pub use database::tasks::{

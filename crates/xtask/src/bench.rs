@@ -81,7 +81,7 @@ fn forget(program: &Path) -> Result<()> {
 }
 
 /// Programs that the benchmarks measure with.
-const PROGRAMS: [(&str, &[&str]); 11] = [
+const PROGRAMS: &[(&str, &[&str])] = &[
     ("in-process", &["gantry-toolsets", "--features", "testing", "--example", "in_process"]),
     ("in-process", &["gantry-process", "--bins"]),
     ("gateway", &["gantry-gateway", "--example", "routed"]),
@@ -90,6 +90,7 @@ const PROGRAMS: [(&str, &[&str]); 11] = [
     ("sandbox", &["gantry-process", "--bins"]),
     ("sandbox", &["gantry-process", "--example", "latency"]),
     ("sandbox", &["gantry-files", "--example", "changed"]),
+    ("sandbox", &["gantry-net", "--example", "egress_download"]),
     ("workers", &["gantry-process", "--bins"]),
     ("workers", &["gantry-toolsets", "--bins"]),
     ("workers", &["gantry-toolsets", "--features", "testing", "--example", "workers"]),

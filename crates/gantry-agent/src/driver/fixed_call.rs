@@ -9,6 +9,7 @@ use crate::agent::Agent;
 use crate::background::FixedCall;
 use crate::context::Window;
 use crate::entry::{End, Entry};
+use crate::flow::without_fence;
 use crate::toolbox::Toolbox;
 
 /// The model's name in the journal of such a session.
@@ -49,7 +50,8 @@ impl Driver {
         let call = self.fixed_call()?;
         let result = self.state()?.messages.iter().flat_map(|message| &message.content).find_map(|block| {
             let Block::ToolResult { content, is_error, .. } = block else { return None };
-            Some((text_of(content), *is_error))
+            // The fence is for models.
+            Some((without_fence(&text_of(content)).into_owned(), *is_error))
         });
         let reply = match result {
             None => Reply {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gantry_model::Usage;
 use gantry_protocol::{SessionStatus, TokenUsage};
-use gantry_tool::Label;
+use gantry_tool::{Autonomy, Label};
 
 use crate::child::{Child, Payer};
 use crate::entry::{Question, UserAsked};
@@ -19,6 +19,7 @@ pub struct Status {
     pub agent: String,
     pub model: String,
     pub workspace: PathBuf,
+    pub autonomy: Autonomy,
     pub running: Option<String>,
     pub queued: usize,
     pub messages: usize,
@@ -86,6 +87,15 @@ impl std::fmt::Display for Status {
                 .saturating_add(self.usage.cache_write_tokens),
             self.usage.output_tokens
         )?;
+        write!(f, "; works in {}, {}", self.workspace.display(), self.autonomy.name())?;
+        match self.labels.as_slice() {
+            [] => {}
+            [Label::Untrusted] => f.write_str("; has read untrusted content")?,
+            [Label::Private] => f.write_str("; has read private content")?,
+            _ => f.write_str(
+                "; has read untrusted and private content, so crossing the border needs a person",
+            )?,
+        }
         let questions =
             self.questions.iter().map(|question| format!("; {} asks: {}", question.id, question.tool));
         f.write_str(&questions.collect::<String>())

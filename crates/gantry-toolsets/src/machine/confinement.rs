@@ -25,7 +25,7 @@ const CACHES: &[(&str, &str)] = &[
     ("CARGO_HOME", "cargo"),
     ("XDG_CACHE_HOME", "cache"),
     ("npm_config_cache", "npm"),
-    ("npm_config_store_dir", "pnpm"),
+    ("PNPM_HOME", "pnpm"),
     ("GOMODCACHE", "go"),
 ];
 

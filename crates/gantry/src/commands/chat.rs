@@ -329,6 +329,12 @@ impl<'a> Chat<'a> {
                                     waiting.is_answered(&question.id);
                                 }
                             }
+                            // Other commands, such as /status, do not answer the question.
+                            None if line.trim_start().starts_with('/') => {
+                                if let Err(err) = self.say(&line).await {
+                                    self.failed(&err);
+                                }
+                            }
                             None => self.screen.note(&questions::valid_answers(&question), Tone::Quiet),
                         }
                     } else if !line.trim().is_empty() {

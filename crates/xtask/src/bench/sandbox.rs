@@ -20,6 +20,11 @@ pub(super) fn run(gantry: &Path, _: &Corpus) -> Result<Vec<Row>> {
     let scanned = shell::output(&[&example("changed")], &[])?;
     let scanned: Value = serde_json::from_str(scanned.lines().last().unwrap_or_default())?;
     let scan = scanned["scanMs"].as_f64().context("changed prints its median")?;
+    let downloaded = shell::output(&[&example("egress_download")], &[])?;
+    let downloaded: Value = serde_json::from_str(downloaded.lines().last().unwrap_or_default())?;
+    let rate = |name: &str| downloaded[name].as_f64().context("egress_download prints its medians");
+    let (proxied, direct) = (rate("proxiedMbPerSecond")?, rate("directMbPerSecond")?);
+    let ratio = proxied / direct;
     Ok(vec![
         Row {
             work: "`true` in an agent's sandbox",
@@ -38,6 +43,15 @@ pub(super) fn run(gantry: &Path, _: &Corpus) -> Result<Vec<Row>> {
             result: String::new(),
             goal: "≤ 15 ms",
             met: scan <= 15.0,
+        },
+        Row {
+            work: "download of 1 GiB through the egress proxy",
+            against: "curl without a proxy",
+            ours: format!("{proxied:.0} MB/s"),
+            theirs: format!("{direct:.0} MB/s"),
+            result: format!("{ratio:.2} ×"),
+            goal: "≥ 0.8 ×",
+            met: ratio >= 0.8,
         },
     ])
 }

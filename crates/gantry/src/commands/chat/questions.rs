@@ -22,8 +22,8 @@ fn wrapped_lines(text: &str, columns: usize) -> String {
     text.lines().map(|line| wrapped(line, 0, columns)).collect::<Vec<_>>().join("\n")
 }
 
-/// Parses an answer: yes, no, the number of an offer, or `a` with a time and `any`. Returns `None` if the line is not a
-/// valid answer.
+/// Parses an answer: yes, no, the number of an offer, or `a` with a time and `any`. The commands `/approve`, `/deny` and
+/// `/always` are answers too. Returns `None` if the line is not a valid answer.
 pub(super) fn answer(asked: &Question, line: &str) -> Option<AnswerParams> {
     let line = line.trim().to_lowercase();
     if let Some(offer) = asked.offers.iter().find(|offer| offer.key == line) {
@@ -31,9 +31,9 @@ pub(super) fn answer(asked: &Question, line: &str) -> Option<AnswerParams> {
     }
     let mut words = line.split_whitespace();
     let word = match words.next()? {
-        "y" | "yes" => "yes",
-        "n" | "no" => "no",
-        "a" | "always" => {
+        "y" | "yes" | "/yes" | "/approve" => "yes",
+        "n" | "no" | "/no" | "/deny" => "no",
+        "a" | "always" | "/always" => {
             let (always, left) = LastingApproval::parse(words);
             return left.is_empty().then(|| AnswerParams {
                 scope: always.scope,
@@ -138,5 +138,40 @@ impl Asks {
             self.answers.push(answer);
         }
         self.answers.len() >= self.questions.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answers_may_be_words_numbers_or_commands() {
+        let asked: Question = serde_json::from_value(json!({
+            "id": "q", "call": "c", "tool": "Bash", "rule": "border", "reason": "r", "input": {},
+            "fingerprint": "", "exact": "", "expires": 0,
+            "offers": [{"key": "1", "label": "this host for the session", "scope": "call", "reach": "session", "hours": 8}],
+        }))
+        .unwrap();
+        let word = |line: &str| answer(&asked, line).and_then(|answer| answer.answer);
+        for yes in ["y", " Yes ", "/approve", "/yes"] {
+            assert_eq!(word(yes).as_deref(), Some("yes"), "{yes}");
+        }
+        for no in ["n", "no", "/deny", "/no"] {
+            assert_eq!(word(no).as_deref(), Some("no"), "{no}");
+        }
+        for offer in ["1", "/always 1", "always 1"] {
+            let given = answer(&asked, offer).unwrap();
+            assert_eq!(
+                (given.answer.as_deref(), given.offer.as_deref()),
+                (Some("always"), Some("1")),
+                "{offer}"
+            );
+        }
+        for other in ["", "maybe", "/status", "yes please", "2"] {
+            assert!(answer(&asked, other).is_none(), "{other}");
+        }
     }
 }

@@ -163,8 +163,12 @@ impl Stage {
         Stage { world, up, model, site, canary, far: None }
     }
 
-    /// Plays one conversation of a case; every question is answered with no. Gives the questions.
+    /// Plays one conversation of a case. Every question is answered with no. Returns the questions.
     fn play(&self, number: usize, part: usize) -> Vec<Value> {
+        self.play_answering(number, part, "no")
+    }
+
+    fn play_answering(&self, number: usize, part: usize, answer: &str) -> Vec<Value> {
         let key = format!("agent:c{number}:part-{part}");
         let path = format!("/v1/sessions/{key}");
         std::thread::scope(|scope| {
@@ -176,7 +180,7 @@ impl Stage {
                 let status = self.up.get(&path);
                 if status.status == 200 {
                     for question in status.json()["questions"].as_array().cloned().unwrap_or_default() {
-                        let answer = json!({"question": question["id"], "answer": "no"}).to_string();
+                        let answer = json!({"question": question["id"], "answer": answer}).to_string();
                         let reported =
                             self.up.ask("POST", &format!("{path}/answers"), &[], answer.as_bytes());
                         assert_eq!(reported.status, 200, "{reported:?}");
@@ -383,7 +387,7 @@ fn owner_can_clear_the_taint_of_a_file() {
         assert!(reported.status >= 400 && reported.text().contains("only the operator"), "{reported:?}");
     }
     let reported = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust plan.txt"}), &[]).json();
-    assert!(reported["told"].as_str().unwrap_or_default().contains("1 marks"), "{reported}");
+    assert!(reported["told"].as_str().unwrap_or_default().contains("1 mark was removed"), "{reported}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
     for unknown in ["plan.txt", "nothing.txt", "node:nobody", "api:none"] {
         let message = json!({"message": format!("/trust {unknown}")});
@@ -413,6 +417,28 @@ fn benign_tasks_need_no_approval() {
     assert!(benign::TASKS.len() >= 40, "{}", benign::TASKS.len());
     honest_work_is_done(&stage, benign::TASKS);
     assert!(stage.world.workspace().join("c0").is_dir());
+}
+
+/// The default sandbox: commands have a network, and a person answers questions with yes.
+#[test]
+fn benign_tasks_with_network_shells_ask_at_most_five_times() {
+    let stage = Stage::with_shells(benign::TASKS, "autonomy = \"guided\"", "", |_| {});
+    let mut questions = Vec::new();
+    for (number, task) in benign::TASKS.iter().enumerate() {
+        for (part, steps) in task.parts.iter().enumerate() {
+            if steps.first().is_some_and(|(tool, _)| is_elsewhere(tool)) {
+                continue;
+            }
+            for question in stage.play_answering(number, part, "yes") {
+                questions.push(format!("{}: {} {}", task.name, question["rule"], question["tool"]));
+            }
+            let results = json!(stage.results(number, &format!("part-{part}"))).to_string();
+            assert!(!results.contains("\"is_error\":true"), "{}: {results}", task.name);
+        }
+    }
+    println!("{} tasks, {} questions: {questions:?}", benign::TASKS.len(), questions.len());
+    assert!(questions.len() <= 5, "{questions:?}");
+    stage.model.check();
 }
 
 fn honest_work_is_done(stage: &Stage, tasks: &[Case]) {

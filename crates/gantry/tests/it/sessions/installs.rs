@@ -27,14 +27,15 @@ fn dependencies_are_installed_without_a_question() {
     let toolchain = Path::new(env!("CARGO")).parent().unwrap().display().to_string();
     let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
     let python = String::from_utf8(python.stdout).unwrap().trim().to_owned();
+    // npm first: its registry also accepts uploads, so a session that read downloaded files is asked about it.
+    let npm = "export npm_config_cafile=$PWD/ca.pem && echo '{}' > package.json && npm install --no-audit --no-fund tiny && \
+               node -e 'console.log(\"npm says\", require(\"tiny\"))'";
+    installs(&stage, "npm", npm, "npm says 42");
     let cargo = format!(
         "export PATH={toolchain}:$PATH CARGO_HTTP_CAINFO=$PWD/ca.pem && cargo init -q --name app . && cargo add -q tiny && \
          echo 'fn main() {{ println!(\"cargo says {{}}\", tiny::ANSWER); }}' > src/main.rs && cargo run -q"
     );
     installs(&stage, "cargo", &format!("mkdir app && cp ca.pem app && cd app && {cargo}"), "cargo says 42");
-    let npm = "export NODE_EXTRA_CA_CERTS=$PWD/ca.pem && echo '{}' > package.json && npm install --no-audit --no-fund tiny && \
-               node -e 'console.log(\"npm says\", require(\"tiny\"))'";
-    installs(&stage, "npm", npm, "npm says 42");
     let pip = format!(
         "export PIP_CERT=$PWD/ca.pem && {python} -m pip install -q --disable-pip-version-check --target lib tiny && \
          PYTHONPATH=lib {python} -c 'import tiny; print(\"pip says\", tiny.ANSWER)'"

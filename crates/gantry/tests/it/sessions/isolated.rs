@@ -124,11 +124,10 @@ impl Internet {
     pub(super) fn serving(server: &str, names: &[&str]) -> Internet {
         let folder = tempfile::tempdir().unwrap();
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let made = rcgen::generate_simple_self_signed(names).unwrap();
         let at = |name: &str| folder.path().join(name);
-        let authority = made.cert.pem();
-        std::fs::write(at("cert.pem"), &authority).unwrap();
-        std::fs::write(at("key.pem"), made.signing_key.serialize_pem()).unwrap();
+        let (authority, certificate, key) = certified(names);
+        std::fs::write(at("cert.pem"), certificate).unwrap();
+        std::fs::write(at("key.pem"), key).unwrap();
         let mut command = Command::new("python3");
         command.args(["-c", server]).args([at("cert.pem"), at("key.pem"), at("port")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -151,6 +150,19 @@ impl Internet {
     pub(super) fn hosts(&self) -> Vec<String> {
         self.hosts.lock().unwrap().clone()
     }
+}
+
+/// Makes an authority, and a certificate for these names with its key.
+fn certified(names: Vec<String>) -> (String, String, String) {
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    authority.distinguished_name.push(rcgen::DnType::CommonName, "the test's authority");
+    let root = authority.self_signed(&authority_key).unwrap().pem();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let certificate = rcgen::CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+    (root, certificate.pem(), key.serialize_pem())
 }
 
 /// Answers one CONNECT, and then passes bytes both ways.
