@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 use crate::clock::Clock;
 use crate::config::FlowConfig;
 use crate::pipelines::{self, Pipelines};
+use crate::tasks::{self, PageAccess, Tasks, TasksConfig};
 use crate::tools::tools;
 
 /// The parts of a gateway that background work uses.
@@ -22,12 +23,16 @@ pub struct FlowParts {
     pub clock: Clock,
     /// The user's time zone.
     pub zone: TimeZone,
+    pub tasks: TasksConfig,
+    /// How watched pages are fetched.
+    pub pages: PageAccess,
 }
 
 /// The work of a running gateway: what tools, routes, methods and workers of this domain share.
 pub struct Flow {
     pub(crate) parts: FlowParts,
     pub(crate) pipelines: Pipelines,
+    pub(crate) tasks: Tasks,
 }
 
 impl Flow {
@@ -43,7 +48,8 @@ pub struct FlowDomain {
 
 impl FlowDomain {
     pub fn new(parts: FlowParts) -> FlowDomain {
-        FlowDomain { flow: Arc::new(Flow { parts, pipelines: Pipelines::default() }) }
+        let tasks = Tasks::new(parts.tasks.clone(), parts.pages.clone());
+        FlowDomain { flow: Arc::new(Flow { parts, pipelines: Pipelines::default(), tasks }) }
     }
 }
 
@@ -53,17 +59,22 @@ impl Domain for FlowDomain {
     }
 
     fn routes(&self) -> Router<RequestContext> {
-        pipelines::http::routes(self.flow.clone())
+        pipelines::http::routes(self.flow.clone()).merge(tasks::http::routes(self.flow.clone()))
     }
 
     fn methods(&self) -> Methods {
-        pipelines::methods::add(Methods::default(), &self.flow)
+        tasks::methods::add(pipelines::methods::add(Methods::default(), &self.flow), &self.flow)
     }
 
     fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {
         Box::pin(async move {
             running.tools.add(tools(Some(self.flow.clone())))?;
             self.flow.start_pipelines(running.tasks.clone(), running.stopping.clone());
+            if self.flow.parts.config.enabled {
+                let work =
+                    tasks::worker::run(self.flow.clone(), running.tasks.clone(), running.stopping.clone());
+                running.tasks.spawn(work);
+            }
             Ok(())
         })
     }

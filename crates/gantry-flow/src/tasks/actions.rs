@@ -23,7 +23,10 @@ pub(crate) const MAX_RUNS_LISTED: u32 = 100;
 pub(crate) enum Actor<'a> {
     Agent(&'a Call),
     /// The person, and the agent that `agent` means.
-    Person { name: &'a str, agent: &'a str },
+    Person {
+        name: &'a str,
+        agent: &'a str,
+    },
 }
 
 impl<'a> Actor<'a> {
@@ -96,12 +99,21 @@ impl Flow {
             None => None,
         };
         let (parent, missing) = match parent {
-            Some(Ok(parent)) if parent.status.is_final() => {
-                (None, Some(format!("parent_task_id: the task {prefix} is {}", parent.status.name(), prefix = short_id(&parent.row.id))))
-            }
+            Some(Ok(parent)) if parent.status.is_final() => (
+                None,
+                Some(format!(
+                    "parent_task_id: the task {prefix} is {}",
+                    parent.status.name(),
+                    prefix = short_id(&parent.row.id)
+                )),
+            ),
             Some(Ok(parent)) => (Some(parent), None),
-            Some(Err(TaskError::NotFound(id))) => (None, Some(format!("parent_task_id: task not found: {id}"))),
-            Some(Err(TaskError::Invalid(wrong))) => (None, Some(format!("parent_task_id: {}", wrong.join("; ")))),
+            Some(Err(TaskError::NotFound(id))) => {
+                (None, Some(format!("parent_task_id: task not found: {id}")))
+            }
+            Some(Err(TaskError::Invalid(wrong))) => {
+                (None, Some(format!("parent_task_id: {}", wrong.join("; "))))
+            }
             Some(Err(err)) => return Err(err),
             None => (None, None),
         };
@@ -110,9 +122,10 @@ impl Flow {
         let (scopes, agents) = (self.active_scopes(actor), self.agent_names());
         let zone = self.zone_name();
         let known = Known { scopes: &scopes, agents: &agents, own_agent: actor.agent(), zone: &zone, now };
-        let checked = match (check(&new, &known), missing) {
-            (Ok(checked), None) => checked,
-            (checked, missing) => {
+        let missing = missing.into_iter().chain(self.pipeline_problem(actor, &new).await).collect::<Vec<_>>();
+        let checked = match (check(&new, &known), missing.is_empty()) {
+            (Ok(checked), true) => checked,
+            (checked, _) => {
                 let wrong = checked.err().into_iter().flatten().chain(missing).collect();
                 return Err(TaskError::Invalid(wrong));
             }
@@ -146,14 +159,19 @@ impl Flow {
         };
         let mut task = Task::read(row)?;
         task.row.confirmed_by = self.confirmed_by(actor, "task_create", &task).await?;
-        task.row.next_at = task.row.confirmed_by.as_ref().and_then(|_| task.first_run(self.parts.clock.now()));
+        task.row.next_at =
+            task.row.confirmed_by.as_ref().and_then(|_| task.first_run(self.parts.clock.now()));
         self.parts.database.add_task(&task.row).await?;
         self.after_change(&task).await;
         Ok(task)
     }
 
     /// Changes a task. A change of what an agent's unattended task does needs a person's yes again.
-    pub(crate) async fn update_task(&self, actor: Actor<'_>, changes: TaskChanges) -> Result<Task, TaskError> {
+    pub(crate) async fn update_task(
+        &self,
+        actor: Actor<'_>,
+        changes: TaskChanges,
+    ) -> Result<Task, TaskError> {
         let before = self.find_task(actor, &changes.task_id).await?;
         let (scopes, agents, zone) = (self.active_scopes(actor), self.agent_names(), self.zone_name());
         let now = self.parts.clock.now();
@@ -224,7 +242,11 @@ impl Flow {
         task.row.next_at = match (is_confirmed && !task.status.is_final(), task.row.next_at) {
             (false, _) => None,
             (true, Some(next)) if task.row.assignee == before.row.assignee => Some(next),
-            (true, _) if reopened || task.row.assignee != before.row.assignee || before.row.confirmed_by.is_none() => {
+            (true, _)
+                if reopened
+                    || task.row.assignee != before.row.assignee
+                    || before.row.confirmed_by.is_none() =>
+            {
                 task.first_run(now)
             }
             (true, next) => next,
@@ -315,7 +337,8 @@ impl Flow {
             "agent" | "nodyn" => actor.agent().to_owned(),
             name => name.to_owned(),
         });
-        let filter = TaskFilter { scopes, statuses, due: params.due.map(|due| self.dates(due)), assignee, limit };
+        let filter =
+            TaskFilter { scopes, statuses, due: params.due.map(|due| self.dates(due)), assignee, limit };
         let (rows, total) = self.parts.database.list_tasks(&filter).await?;
         let tasks = rows.into_iter().map(Task::read).collect::<Result<_, _>>()?;
         Ok((tasks, total))
@@ -367,18 +390,28 @@ impl Flow {
         Err(TaskError::Failed("cannot find a free id for the task".to_owned()))
     }
 
+    /// Finds what is wrong with the pipeline of a new task.
+    async fn pipeline_problem(&self, actor: Actor<'_>, new: &NewTask) -> Option<String> {
+        let id = new.pipeline_id.as_deref().filter(|id| !id.trim().is_empty())?;
+        let may_use = |agent: &str| matches!(actor, Actor::Person { .. }) || agent == actor.agent();
+        self.find_pipeline(id, may_use).await.err().map(|err| format!("pipeline_id: {err}"))
+    }
+
     /// Returns the rights of a task's runs. A task for another agent gets what both agents may do.
     async fn task_authority(&self, actor: Actor<'_>, worker: Option<&str>) -> Result<Authority, TaskError> {
         let sessions = &self.parts.sessions;
         let call = match actor {
-            Actor::Person { name, agent } => return Ok(sessions.own_authority(worker.unwrap_or(agent), name)?),
+            Actor::Person { name, agent } => {
+                return Ok(sessions.own_authority(worker.unwrap_or(agent), name)?);
+            }
             Actor::Agent(call) => call,
         };
         let creator = Authority { by_agent: true, ..sessions.authority(call).await? };
         let Some(worker) = worker.filter(|worker| *worker != call.agent) else { return Ok(creator) };
         let own = sessions.own_authority(worker, &creator.created_by)?;
         let mut policy_agents = own.policy_agents;
-        policy_agents.extend(std::iter::once(creator.agent.clone()).chain(creator.policy_agents.iter().cloned()));
+        policy_agents
+            .extend(std::iter::once(creator.agent.clone()).chain(creator.policy_agents.iter().cloned()));
         Ok(Authority { agent: own.agent, workspace: own.workspace, policy_agents, ..creator })
     }
 
@@ -404,7 +437,8 @@ impl Flow {
 
     async fn store_change(&self, mut task: Task) -> Result<Task, TaskError> {
         let Some(ended) = self.parts.database.update_task(&task.row).await? else {
-            let message = format!("the task {} was changed at the same time; try again", short_id(&task.row.id));
+            let message =
+                format!("the task {} was changed at the same time; try again", short_id(&task.row.id));
             return Err(TaskError::Invalid(vec![message]));
         };
         task.row.rev += 1;

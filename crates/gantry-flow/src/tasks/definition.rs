@@ -61,7 +61,8 @@ impl Task {
         let authority = serde_json::from_str(&row.authority)?;
         let kind = TaskKind::ALL.into_iter().find(|kind| kind.name() == row.kind);
         let status = TaskStatus::ALL.into_iter().find(|status| status.name() == row.status);
-        let priority = usize::try_from(row.priority).ok().and_then(|rank| TaskPriority::ALL.get(rank).copied());
+        let priority =
+            usize::try_from(row.priority).ok().and_then(|rank| TaskPriority::ALL.get(rank).copied());
         Ok(Task {
             kind: kind.unwrap_or(TaskKind::Manual),
             status: status.unwrap_or(TaskStatus::Failed),
@@ -258,8 +259,11 @@ pub(crate) fn description_problem(text: &str) -> Option<String> {
 
 /// Finds further parameters that a model wrote into a text, as escaped JSON.
 fn holds_parameters(field: &str, text: &str) -> Option<String> {
-    let names = ["schedule", "watch_url", "due_date", "priority", "pipeline_id", "assignee", "parent_task_id"];
-    let found = names.into_iter().find(|name| text.contains(&format!("\", \"{name}\": \"")) || text.contains(&format!("\",\"{name}\":\"")))?;
+    let names =
+        ["schedule", "watch_url", "due_date", "priority", "pipeline_id", "assignee", "parent_task_id"];
+    let found = names.into_iter().find(|name| {
+        text.contains(&format!("\", \"{name}\": \"")) || text.contains(&format!("\",\"{name}\":\""))
+    })?;
     Some(format!("{field}: contains the parameter {found} as text; pass it as a parameter of its own"))
 }
 
@@ -285,8 +289,9 @@ pub(crate) fn tags_problem(tags: &[String]) -> Option<String> {
 
 fn url_problem(text: &str) -> Option<String> {
     let parsed = Url::parse(text.trim()).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
-    (parsed.is_none() || text.len() > MAX_URL)
-        .then(|| format!("watch_url: {text:?} is not an http or https address of at most {MAX_URL} characters"))
+    (parsed.is_none() || text.len() > MAX_URL).then(|| {
+        format!("watch_url: {text:?} is not an http or https address of at most {MAX_URL} characters")
+    })
 }
 
 /// Returns the assignee as it is stored: `user`, or the name of an agent.
@@ -297,7 +302,9 @@ pub(crate) fn check_assignee(assignee: &str, known: &Known<'_>) -> Result<String
         name if known.agents.iter().any(|agent| agent == name) => Ok(name.to_owned()),
         name => {
             let names = known.agents.iter().map(String::as_str).chain([USER, "agent"]);
-            let near = nearest(name, names).first().map_or(String::new(), |near| format!("; did you mean {near:?}?"));
+            let near = nearest(name, names)
+                .first()
+                .map_or(String::new(), |near| format!("; did you mean {near:?}?"));
             Err(format!("assignee: unknown {name:?}; use user, agent, or the name of an agent{near}"))
         }
     }

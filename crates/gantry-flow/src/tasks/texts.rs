@@ -84,7 +84,10 @@ pub(crate) fn unattended_work(task: &TaskInfo) -> String {
             format!("look at {url} every {minutes} minutes, and start a run when the page changes")
         }
         (TaskKind::Pipeline, Some(schedule), _) => {
-            format!("run the pipeline {} by the schedule \"{schedule}\"", task.pipeline_id.as_deref().unwrap_or("?"))
+            format!(
+                "run the pipeline {} by the schedule \"{schedule}\"",
+                task.pipeline_id.as_deref().unwrap_or("?")
+            )
         }
         (TaskKind::Pipeline, None, _) => {
             format!("run the pipeline {} once", task.pipeline_id.as_deref().unwrap_or("?"))

@@ -47,7 +47,15 @@ fn everything_wrong_is_listed_at_once() {
     .unwrap_err();
     let fields: Vec<&str> = wrong.iter().filter_map(|problem| problem.split(':').next()).collect();
     let expected = [
-        "title", "due_date", "scope", "tags", "assignee", "schedule", "watch_url", "watch_interval_minutes", "params",
+        "title",
+        "due_date",
+        "scope",
+        "tags",
+        "assignee",
+        "schedule",
+        "watch_url",
+        "watch_interval_minutes",
+        "params",
     ];
     assert_eq!(fields, expected, "{wrong:#?}");
     assert!(wrong[2].contains("active scopes are global, user:owner, project:site"), "{}", wrong[2]);
