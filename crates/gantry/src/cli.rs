@@ -18,6 +18,7 @@ use crate::commands::nodes::NodesArgs;
 use crate::commands::policy::PolicyArgs;
 use crate::commands::ports::PortsArgs;
 use crate::commands::results::ResultsArgs;
+use crate::commands::tasks::TasksArgs;
 use crate::commands::tokens::TokensArgs;
 use crate::commands::tools::ToolsArgs;
 use crate::commands::transfer::TransferArgs;
@@ -133,6 +134,8 @@ pub(crate) enum Command {
     Sessions(SessionsArgs),
     /// Manage approvals that also cover later calls: list, explain, revoke
     Grants(GrantsArgs),
+    /// Tasks: list, create, run and confirm them
+    Tasks(TasksArgs),
     /// List the agents that the gateway runs
     Agents,
     /// Serve tools to an MCP client over stdio, or manage MCP servers

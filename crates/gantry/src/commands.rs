@@ -20,6 +20,7 @@ pub(crate) mod ports;
 pub(crate) mod results;
 pub(crate) mod secrets;
 pub(crate) mod sessions;
+pub(crate) mod tasks;
 pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod transfer;
@@ -55,6 +56,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Chat(args) => chat::run(environment, output, args),
         Command::Sessions(args) => sessions::run(&environment, output, args),
         Command::Grants(args) => grants::run(&environment, output, args),
+        Command::Tasks(args) => tasks::run(&environment, output, args),
         Command::Agents => agents::run(&environment, output),
         Command::Mcp(args) => mcp::run(environment, output, args),
         Command::Node(command) => node::run(environment, output, command),
