@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::config::FlowConfig;
 use crate::outbox::{self, Outbox, SecretFor};
 use crate::pipelines::{self, Pipelines};
+use crate::tasks::{self, PageAccess, Tasks, TasksConfig};
 use crate::tools::tools;
 
 /// The parts of a gateway that background work uses.
@@ -29,6 +30,9 @@ pub struct FlowParts {
     pub network: ClientOptions,
     /// Opens stored secrets.
     pub secret: SecretFor,
+    pub tasks: TasksConfig,
+    /// How watched pages are fetched.
+    pub pages: PageAccess,
 }
 
 /// The work of a running gateway: what tools, routes, methods and workers of this domain share.
@@ -38,6 +42,7 @@ pub struct Flow {
     pub(crate) owner: String,
     pub(crate) outbox: Outbox,
     pub(crate) pipelines: Pipelines,
+    pub(crate) tasks: Tasks,
 }
 
 impl Flow {
@@ -46,6 +51,7 @@ impl Flow {
             outbox: Outbox::new(&parts),
             owner: Uuid::now_v7().to_string(),
             pipelines: Pipelines::default(),
+            tasks: Tasks::new(parts.tasks.clone(), parts.pages.clone()),
             parts,
         }
     }
@@ -71,10 +77,13 @@ impl Domain for FlowDomain {
             .merge(outbox::routes())
             .layer(Extension(self.flow.clone()))
             .merge(pipelines::http::routes(self.flow.clone()))
+            .merge(tasks::http::routes(self.flow.clone()))
     }
 
     fn methods(&self) -> Methods {
-        pipelines::methods::add(outbox::methods(Methods::default(), &self.flow), &self.flow)
+        let methods = outbox::methods(Methods::default(), &self.flow);
+        let methods = pipelines::methods::add(methods, &self.flow);
+        tasks::methods::add(methods, &self.flow)
     }
 
     fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {
@@ -82,6 +91,11 @@ impl Domain for FlowDomain {
             running.tools.add(tools(Some(self.flow.clone())))?;
             running.tasks.spawn(outbox::run(self.flow.clone(), running.stopping.clone()));
             self.flow.start_pipelines(running.tasks.clone(), running.stopping.clone());
+            if self.flow.parts.config.enabled {
+                let work =
+                    tasks::worker::run(self.flow.clone(), running.tasks.clone(), running.stopping.clone());
+                running.tasks.spawn(work);
+            }
             Ok(())
         })
     }

@@ -12,6 +12,7 @@ mod outbox;
 mod pipelines;
 mod plans;
 mod processes;
+mod tasks;
 mod time;
 mod tools;
 
@@ -19,6 +20,7 @@ pub use clock::Clock;
 pub use config::{FlowConfig, WebhookConfig};
 pub use domain::{Flow, FlowDomain, FlowParts};
 pub use outbox::SecretFor;
+pub use tasks::{PageAccess, TasksConfig};
 pub use time::{
     MIN_INTERVAL_MS, Moment, Schedule, duration_text, jitter_ms, local_text, parse_future, parse_interval,
     parse_moment, relative_text, utc_text, zone_named, zone_rules,

@@ -18,8 +18,8 @@ impl FlowTools {
 pub(crate) type MakeTool = fn(&Arc<FlowTools>) -> Tool;
 
 /// The lists of all parts.
-const PARTS: [&[(&str, MakeTool)]; 3] =
-    [crate::pipelines::TOOLS, crate::plans::TOOLS, crate::processes::TOOLS];
+const PARTS: [&[(&str, MakeTool)]; 4] =
+    [crate::pipelines::TOOLS, crate::plans::TOOLS, crate::processes::TOOLS, crate::tasks::tools::TOOLS];
 
 /// Returns the tools of this domain. With `None` the tools can be listed but not run.
 pub fn tools(flow: Option<Arc<Flow>>) -> Vec<Tool> {

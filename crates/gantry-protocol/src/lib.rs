@@ -17,6 +17,7 @@ mod pipelines;
 mod ports;
 mod sessions;
 mod stream;
+mod tasks;
 mod text;
 mod tokens;
 mod tools;
@@ -67,6 +68,10 @@ pub use sessions::{
 };
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
+};
+pub use tasks::{
+    NewTask, TaskAddParams, TaskChanged, TaskChanges, TaskDue, TaskHistory, TaskInfo, TaskKind, TaskList,
+    TaskParams, TaskPriority, TaskRunInfo, TaskStatus, TasksListParams,
 };
 pub use text::{JsonText, cancel_text, event_text, node_call_text, request_text, response_text};
 pub use tokens::{TokenAdd, TokenAdded, TokenInfo, TokenList, TokenName};

@@ -29,6 +29,14 @@ pub mod method {
     pub const OUTBOX_RESEND: &str = "outbox.resend";
     pub const OUTBOX_ARRIVED: &str = "outbox.arrived";
     pub const OUTBOX_DROP: &str = "outbox.drop";
+    pub const TASKS_LIST: &str = "tasks.list";
+    pub const TASKS_SHOW: &str = "tasks.show";
+    pub const TASKS_ADD: &str = "tasks.add";
+    pub const TASKS_EDIT: &str = "tasks.edit";
+    pub const TASKS_RUN: &str = "tasks.run";
+    pub const TASKS_CANCEL: &str = "tasks.cancel";
+    pub const TASKS_CONFIRM: &str = "tasks.confirm";
+    pub const TASKS_HISTORY: &str = "tasks.history";
     /// Client → gateway: pipelines, their runs, plans that wait for an answer, and captured processes.
     pub const PIPELINES_LIST: &str = "pipelines.list";
     pub const PIPELINES_GET: &str = "pipelines.get";

@@ -31,6 +31,7 @@ pub(crate) mod processes;
 pub(crate) mod retention;
 pub(crate) mod spending;
 pub(crate) mod taint_marks;
+pub(crate) mod tasks;
 pub(crate) mod transfers;
 
 /// How long a statement waits for another process's write.

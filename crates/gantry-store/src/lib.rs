@@ -49,6 +49,9 @@ pub use database::process_ends::ProcessEnd;
 pub use database::processes::{MAX_PROCESSES, ProcessRow};
 pub use database::spending::{ACCOUNT_SEPARATOR, Spending};
 pub use database::taint_marks::TaintMarks;
+pub use database::tasks::{
+    FinishedTaskRun, NewTaskRun, TaskFilter, TaskRow, TaskRunRow, WatchRow, priority_rank,
+};
 pub use database::transfers::{NewTransfer, TransferRow, TransferState};
 pub use database::{Database, DatabaseError};
 pub use gateway_lock::{GatewayLock, GatewayLockError, Running};

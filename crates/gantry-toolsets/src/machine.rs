@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_files::{FileError, Files, PartRecords, Scope};
-use gantry_net::NetworkPolicy;
+use gantry_net::{Client, NetworkPolicy};
 use gantry_process::workers::Workers;
 use gantry_process::{ProcessError, Processes, env};
 use gantry_tool::{AuditSink, Call, Message, ResultStore, SensitivePaths, ToolError};
@@ -288,6 +288,16 @@ impl Machine {
     /// Returns the hosts that web tools may reach for this call.
     pub(crate) fn reachable(&self, call: &Call) -> NetworkPolicy {
         self.isolation(call).reachable()
+    }
+
+    /// Returns the hosts that web tools of an agent may reach.
+    pub fn reachable_by(&self, agent: &str) -> NetworkPolicy {
+        self.parts.agent_isolation.get(agent).unwrap_or(&self.parts.isolation).reachable()
+    }
+
+    /// Returns the guarded client of the web tools.
+    pub fn web_client(&self) -> Client {
+        self.parts.web.client.clone()
     }
 
     pub(crate) fn web(&self) -> &Web {

@@ -20,6 +20,7 @@ use crate::commands::policy::PolicyArgs;
 use crate::commands::ports::PortsArgs;
 use crate::commands::processes::ProcessesArgs;
 use crate::commands::results::ResultsArgs;
+use crate::commands::tasks::TasksArgs;
 use crate::commands::tokens::TokensArgs;
 use crate::commands::tools::ToolsArgs;
 use crate::commands::transfer::TransferArgs;
@@ -139,6 +140,8 @@ pub(crate) enum Command {
     Pipelines(PipelinesArgs),
     /// Manage captured processes: list, show, promote, remove
     Processes(ProcessesArgs),
+    /// Tasks: list, create, run and confirm them
+    Tasks(TasksArgs),
     /// List the agents that the gateway runs
     Agents,
     /// Serve tools to an MCP client over stdio, or manage MCP servers

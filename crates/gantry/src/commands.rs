@@ -22,6 +22,7 @@ pub(crate) mod processes;
 pub(crate) mod results;
 pub(crate) mod secrets;
 pub(crate) mod sessions;
+pub(crate) mod tasks;
 pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod transfer;
@@ -59,6 +60,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Grants(args) => grants::run(&environment, output, args),
         Command::Pipelines(args) => pipelines::run(&environment, output, args),
         Command::Processes(args) => processes::run(&environment, output, args),
+        Command::Tasks(args) => tasks::run(&environment, output, args),
         Command::Agents => agents::run(&environment, output),
         Command::Mcp(args) => mcp::run(environment, output, args),
         Command::Node(command) => node::run(environment, output, command),

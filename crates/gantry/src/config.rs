@@ -75,6 +75,7 @@ config! {
     agents: BTreeMap<String, AgentConfig> = BTreeMap::new(),
     /// Schedules, tasks and pipelines.
     flow: gantry_flow::FlowConfig,
+    tasks: gantry_flow::TasksConfig,
     #[cfg(feature = "gantry-example")] example: gantry_example::ExampleConfig,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use gantry_agent::{AgentModels, AgentsDomain};
 use gantry_domain::Domain;
-use gantry_flow::{Clock, FlowDomain, FlowParts};
+use gantry_flow::{Clock, FlowDomain, FlowParts, PageAccess};
 use gantry_gateway::{
     Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, PortsDomain,
     ProtectedResource, Serving, TlsFiles, serve,
@@ -22,7 +22,7 @@ use gantry_protocol::GatewayStatus;
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Memories, Running};
 use gantry_tool::{Gate, GateParts, Masker, NodeState, Policy, Registry};
 use gantry_toolsets::{
-    LOCAL_NODE, Native, PartsFolder, WorkerSetup, node_tools, process_end, transfer_service,
+    LOCAL_NODE, Machine, Native, PartsFolder, WorkerSetup, node_tools, process_end, transfer_service,
 };
 use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
 
@@ -171,7 +171,7 @@ impl RunningGateway {
             Arc::new(TransfersDomain(transfers)),
             Arc::new(PortsDomain(machine.clone())),
             Arc::new(AgentsDomain::new(sessions.clone())),
-            Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), database: database.clone(), sessions, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment) })),
+            Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine) })),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         let gateway = Gateway::new(GatewayParts {
@@ -288,6 +288,12 @@ impl BackgroundWork {
     async fn run(self) {
         tokio::join!(self.config.follow(), self.maintenance.run());
     }
+}
+
+/// How watched pages are fetched: like the pages of the agents' web tools.
+fn pages(machine: &Arc<Machine>) -> PageAccess {
+    let own = machine.clone();
+    PageAccess { client: machine.web_client(), policy: Arc::new(move |agent| own.reachable_by(agent)) }
 }
 
 /// Opens the process engine and reconnects to commands that earlier gateways left running.

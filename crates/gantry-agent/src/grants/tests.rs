@@ -109,7 +109,7 @@ fn no_grant_answers_the_flow_rule_or_an_escalation() {
         GrantScope::Prefix(vec!["cargo".into()]),
         GrantScope::Host("example.com".into()),
     ] {
-        for rule in [FLOW_RULE, ESCALATION_RULE, "sensitive-paths, flow-labels"] {
+        for rule in [FLOW_RULE, ESCALATION_RULE, UNATTENDED_RULE, "sensitive-paths, flow-labels"] {
             let mut same = grant("1", rule, scope.clone());
             same.fingerprint.clone_from(&question.fingerprint);
             for action in [command("cargo test"), connection("example.com", 443)] {

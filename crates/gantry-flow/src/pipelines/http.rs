@@ -160,7 +160,7 @@ async fn promote(
     }
 }
 
-fn answered<T: Serialize>(answer: Result<T, Refusal>) -> Response {
+pub(crate) fn answered<T: Serialize>(answer: Result<T, Refusal>) -> Response {
     match answer {
         Ok(value) => json_response(StatusCode::OK, &value),
         Err(refusal) => refusal_response(&refusal),
@@ -168,7 +168,7 @@ fn answered<T: Serialize>(answer: Result<T, Refusal>) -> Response {
 }
 
 /// Reads a JSON body. `named` is a field that comes from the path. An empty body is an empty object.
-async fn body<T: DeserializeOwned>(
+pub(crate) async fn body<T: DeserializeOwned>(
     context: &RequestContext,
     identity: &Identity,
     request: Request,

@@ -121,6 +121,6 @@ async fn remove_process(
     processes::api::remove(&flow, &context.identity, &params.id).await.map_err(wire)
 }
 
-fn wire(refusal: Refusal) -> WireError {
+pub(crate) fn wire(refusal: Refusal) -> WireError {
     refusal.to_wire()
 }

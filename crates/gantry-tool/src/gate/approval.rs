@@ -31,6 +31,9 @@ pub const ESCALATION_RULE: &str = "escalation";
 /// The rule of questions in a session that has read untrusted and private content. No grant answers them.
 pub const FLOW_RULE: &str = "flow-labels";
 
+/// The rule of questions about work that runs later without a person. No grant answers them.
+pub const UNATTENDED_RULE: &str = "unattended";
+
 /// The question: a call that needs approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {

@@ -35,16 +35,19 @@ pub enum Property {
     StartsUnboundedChildren,
     /// It works on data of the owner and of conversations. Children with isolated memory do not have it.
     HoldsOwnerData,
+    /// It changes nothing.
+    ReadOnly,
 }
 
 impl Property {
-    const ALL: [Property; 6] = [
+    const ALL: [Property; 7] = [
         Property::OfferedToClients,
         Property::OfferedToAgents,
         Property::Collects,
         Property::StartsChildren,
         Property::StartsUnboundedChildren,
         Property::HoldsOwnerData,
+        Property::ReadOnly,
     ];
 
     pub(crate) const PREFIX: &str = "is:";
@@ -57,6 +60,7 @@ impl Property {
             Property::StartsChildren => "starts_children",
             Property::StartsUnboundedChildren => "starts_unbounded_children",
             Property::HoldsOwnerData => "holds_owner_data",
+            Property::ReadOnly => "read_only",
         }
     }
 
@@ -167,6 +171,7 @@ impl Tool {
             Property::StartsChildren => starts_children,
             Property::StartsUnboundedChildren => starts_children && !own.bounds_depth,
             Property::HoldsOwnerData => own.without_machine && !own.without_owner_data,
+            Property::ReadOnly => self.is_read_only(),
         }
     }
 
