@@ -10,7 +10,9 @@ use std::path::{Component, Path};
 use gantry_net::LOOPBACK_SERVICE;
 use gantry_protocol::{AskedAction, ChangeKind, GrantOffer, GrantReach, GrantScope};
 use gantry_store::StoredGrant;
-use gantry_tool::{Approval, BORDER_RULE, EGRESS_RULE, ESCALATION_RULE, FLOW_RULE, LOCAL_NODE, QuestionText};
+use gantry_tool::{
+    Approval, BORDER_RULE, EGRESS_RULE, ESCALATION_RULE, FLOW_RULE, LOCAL_NODE, QuestionText, SCHEDULE_RULE,
+};
 
 /// The gate's rule for supervised agents.
 pub(crate) const SUPERVISED: &str = "supervised-agent";
@@ -27,7 +29,7 @@ const LABEL_CHARS: usize = 120;
 /// Whether a grant may answer questions of this rule.
 pub(crate) fn may_answer(rule: &str) -> bool {
     // A call that implies several others is asked about with several rules.
-    rule.split(", ").all(|rule| rule != FLOW_RULE && rule != ESCALATION_RULE)
+    rule.split(", ").all(|rule| ![FLOW_RULE, ESCALATION_RULE, SCHEDULE_RULE].contains(&rule))
 }
 
 /// Returns the grants that answer the question, as the audit log names them.
@@ -211,6 +213,7 @@ pub(crate) fn offers(asked: &Approval, known: &[StoredGrant], hours: u32) -> Vec
             vec![session(GrantScope::Recipient(to.clone())), lasting(GrantScope::Recipient(to.clone()))]
         }
         AskedAction::Message { .. } | AskedAction::FileRead { .. } => vec![session(GrantScope::Call)],
+        AskedAction::Schedule { .. } => Vec::new(),
         AskedAction::Other { .. } | AskedAction::Unknown => {
             vec![session(GrantScope::Call), session(GrantScope::Tool)]
         }

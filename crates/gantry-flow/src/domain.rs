@@ -8,11 +8,13 @@ use gantry_agent::Sessions;
 use gantry_domain::{Domain, Methods, RequestContext, Running};
 use gantry_net::ClientOptions;
 use gantry_store::Database;
+use gantry_tool::Masker;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::FlowConfig;
+use crate::jobs::{self, Jobs};
 use crate::outbox::{self, Outbox, SecretFor};
 use crate::tools::tools;
 
@@ -28,6 +30,8 @@ pub struct FlowParts {
     pub network: ClientOptions,
     /// Opens stored secrets.
     pub secret: SecretFor,
+    /// Masks secrets in questions.
+    pub masker: Masker,
 }
 
 /// The work of a running gateway: what tools, routes, methods and workers of this domain share.
@@ -36,11 +40,12 @@ pub struct Flow {
     /// Identifies this process. Work in the database belongs to it or to a process that has ended.
     pub(crate) owner: String,
     pub(crate) outbox: Outbox,
+    pub(crate) jobs: Jobs,
 }
 
 impl Flow {
     fn new(parts: FlowParts) -> Flow {
-        Flow { outbox: Outbox::new(&parts), owner: Uuid::now_v7().to_string(), parts }
+        Flow { outbox: Outbox::new(&parts), jobs: Jobs::default(), owner: Uuid::now_v7().to_string(), parts }
     }
 }
 
@@ -60,17 +65,20 @@ impl Domain for FlowDomain {
     }
 
     fn routes(&self) -> Router<RequestContext> {
-        Router::new().merge(outbox::routes()).layer(Extension(self.flow.clone()))
+        Router::new().merge(outbox::routes()).merge(jobs::routes()).layer(Extension(self.flow.clone()))
     }
 
     fn methods(&self) -> Methods {
-        outbox::methods(Methods::default(), &self.flow)
+        jobs::methods(outbox::methods(Methods::default(), &self.flow), &self.flow)
     }
 
     fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {
         Box::pin(async move {
             running.tools.add(tools(Some(self.flow.clone())))?;
             running.tasks.spawn(outbox::run(self.flow.clone(), running.stopping.clone()));
+            if self.flow.parts.config.enabled {
+                jobs::run(self.flow.clone(), running).await;
+            }
             Ok(())
         })
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use gantry_tool::{Tool, ToolError};
 
 use crate::domain::Flow;
+use crate::jobs;
 
 /// The state of the tools: the work of a running gateway, if there is one.
 pub(crate) struct FlowTools(Option<Arc<Flow>>);
 
 impl FlowTools {
-    #[expect(dead_code, reason = "the first tool uses it")]
     pub(crate) fn flow(&self) -> Result<&Arc<Flow>, ToolError> {
         self.0.as_ref().ok_or_else(ToolError::needs_gateway)
     }
@@ -19,7 +19,7 @@ impl FlowTools {
 pub(crate) type MakeTool = fn(&Arc<FlowTools>) -> Tool;
 
 /// The lists of all parts.
-const PARTS: [&[(&str, MakeTool)]; 0] = [];
+const PARTS: [&[(&str, MakeTool)]; 1] = [&[(jobs::tool::NAME, jobs::tool::tool)]];
 
 /// Returns the tools of this domain. With `None` the tools can be listed but not run.
 pub fn tools(flow: Option<Arc<Flow>>) -> Vec<Tool> {

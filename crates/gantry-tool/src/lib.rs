@@ -36,7 +36,7 @@ pub use call::{
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::approval::{
     Approval, Approver, AskedConnection, BORDER_RULE, Consent, ConsentFuture, EGRESS_RULE, ESCALATION_RULE,
-    FLOW_RULE,
+    FLOW_RULE, SCHEDULE_RULE,
 };
 pub use gate::escalation::ESCALATION_FIELD;
 pub use gate::explain::{CheckedRule, ExplainedTouch, Explanation};

@@ -8,6 +8,7 @@ pub(crate) mod call;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod cron;
 mod doctor;
 pub(crate) mod grants;
 pub(crate) mod logs;
@@ -15,6 +16,7 @@ pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod node;
 pub(crate) mod nodes;
+pub(crate) mod outbox;
 pub(crate) mod policy;
 pub(crate) mod ports;
 pub(crate) mod results;
@@ -54,6 +56,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Call(args) => call::run(environment, output, args),
         Command::Chat(args) => chat::run(environment, output, args),
         Command::Sessions(args) => sessions::run(&environment, output, args),
+        Command::Cron(args) => cron::run(&environment, output, args),
+        Command::Outbox(args) => outbox::run(&environment, output, args),
         Command::Grants(args) => grants::run(&environment, output, args),
         Command::Agents => agents::run(&environment, output),
         Command::Mcp(args) => mcp::run(environment, output, args),

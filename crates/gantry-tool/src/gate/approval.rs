@@ -31,6 +31,9 @@ pub const ESCALATION_RULE: &str = "escalation";
 /// The rule of questions in a session that has read untrusted and private content. No grant answers them.
 pub const FLOW_RULE: &str = "flow-labels";
 
+/// The rule of questions about work that an agent plans to run unattended. No grant answers them.
+pub const SCHEDULE_RULE: &str = "schedule";
+
 /// The question: a call that needs approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
@@ -151,6 +154,11 @@ impl Approver {
     /// Sets the time for an answer.
     pub fn within(self, limit: Duration) -> Approver {
         Approver { limit, ..self }
+    }
+
+    /// The time for an answer.
+    pub fn limit(&self) -> Duration {
+        self.limit
     }
 
     pub fn ask(&self, approval: Approval) -> ConsentFuture {
