@@ -213,6 +213,7 @@ pub(crate) fn offers(asked: &Approval, known: &[StoredGrant], hours: u32) -> Vec
             vec![session(GrantScope::Recipient(to.clone())), lasting(GrantScope::Recipient(to.clone()))]
         }
         AskedAction::Message { .. } | AskedAction::FileRead { .. } => vec![session(GrantScope::Call)],
+        AskedAction::Schedule { .. } => Vec::new(),
         AskedAction::Other { .. } | AskedAction::Unknown => {
             vec![session(GrantScope::Call), session(GrantScope::Tool)]
         }

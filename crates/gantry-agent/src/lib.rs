@@ -63,6 +63,6 @@ pub use sessions::{
     ChangedFiles, IDLE, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, Sent, SessionError, SessionLabels, Sessions,
     SessionsParts,
 };
-pub use slash::Slash;
+pub use slash::{Slash, thinking};
 pub use state::{Addressee, State};
 pub use tools::{tool_names, tools};

@@ -69,8 +69,8 @@ fn always(words: &str) -> Result<Slash, String> {
     }
 }
 
-/// Parses the thinking mode and the effort.
-fn thinking(level: &str) -> Result<(Thinking, Option<Effort>), String> {
+/// Parses a thinking mode and its effort: off, on, low, medium, high or a number of tokens.
+pub fn thinking(level: &str) -> Result<(Thinking, Option<Effort>), String> {
     Ok(match level {
         "off" | "none" => (Thinking::Off, None),
         "on" | "adaptive" => (Thinking::Adaptive, None),

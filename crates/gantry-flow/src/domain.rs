@@ -8,11 +8,13 @@ use gantry_agent::Sessions;
 use gantry_domain::{Domain, Methods, RequestContext, Running};
 use gantry_net::ClientOptions;
 use gantry_store::Database;
+use gantry_tool::Masker;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::FlowConfig;
+use crate::jobs::{self, Jobs};
 use crate::outbox::{self, Outbox, SecretFor};
 use crate::pipelines::{self, Pipelines};
 use crate::tasks::{self, PageAccess, Tasks, TasksConfig};
@@ -30,6 +32,8 @@ pub struct FlowParts {
     pub network: ClientOptions,
     /// Opens stored secrets.
     pub secret: SecretFor,
+    /// Masks secrets in questions.
+    pub masker: Masker,
     pub tasks: TasksConfig,
     /// How watched pages are fetched.
     pub pages: PageAccess,
@@ -41,6 +45,7 @@ pub struct Flow {
     /// Identifies this process. Work in the database belongs to it or to a process that has ended.
     pub(crate) owner: String,
     pub(crate) outbox: Outbox,
+    pub(crate) jobs: Jobs,
     pub(crate) pipelines: Pipelines,
     pub(crate) tasks: Tasks,
 }
@@ -50,6 +55,7 @@ impl Flow {
         Flow {
             outbox: Outbox::new(&parts),
             owner: Uuid::now_v7().to_string(),
+            jobs: Jobs::default(),
             pipelines: Pipelines::default(),
             tasks: Tasks::new(parts.tasks.clone(), parts.pages.clone()),
             parts,
@@ -75,13 +81,14 @@ impl Domain for FlowDomain {
     fn routes(&self) -> Router<RequestContext> {
         Router::new()
             .merge(outbox::routes())
+            .merge(jobs::routes())
             .layer(Extension(self.flow.clone()))
             .merge(pipelines::http::routes(self.flow.clone()))
             .merge(tasks::http::routes(self.flow.clone()))
     }
 
     fn methods(&self) -> Methods {
-        let methods = outbox::methods(Methods::default(), &self.flow);
+        let methods = jobs::methods(outbox::methods(Methods::default(), &self.flow), &self.flow);
         let methods = pipelines::methods::add(methods, &self.flow);
         tasks::methods::add(methods, &self.flow)
     }
@@ -92,6 +99,7 @@ impl Domain for FlowDomain {
             running.tasks.spawn(outbox::run(self.flow.clone(), running.stopping.clone()));
             self.flow.start_pipelines(running.tasks.clone(), running.stopping.clone());
             if self.flow.parts.config.enabled {
+                jobs::run(self.flow.clone(), running).await;
                 let work =
                     tasks::worker::run(self.flow.clone(), running.tasks.clone(), running.stopping.clone());
                 running.tasks.spawn(work);

@@ -8,6 +8,7 @@ mod access;
 mod clock;
 mod config;
 mod domain;
+mod jobs;
 mod outbox;
 mod pipelines;
 mod plans;
@@ -23,6 +24,6 @@ pub use outbox::SecretFor;
 pub use tasks::{PageAccess, TasksConfig};
 pub use time::{
     MIN_INTERVAL_MS, Moment, Schedule, duration_text, jitter_ms, local_text, parse_future, parse_interval,
-    parse_moment, relative_text, utc_text, zone_named, zone_rules,
+    parse_moment, relative_text, utc_text, zone_named,
 };
 pub use tools::{tool_names, tools};

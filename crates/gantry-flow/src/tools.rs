@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gantry_tool::{Tool, ToolError};
 
 use crate::domain::Flow;
+use crate::jobs;
 
 /// The state of the tools: the work of a running gateway, if there is one.
 pub(crate) struct FlowTools(Option<Arc<Flow>>);
@@ -18,8 +19,13 @@ impl FlowTools {
 pub(crate) type MakeTool = fn(&Arc<FlowTools>) -> Tool;
 
 /// The lists of all parts.
-const PARTS: [&[(&str, MakeTool)]; 4] =
-    [crate::pipelines::TOOLS, crate::plans::TOOLS, crate::processes::TOOLS, crate::tasks::tools::TOOLS];
+const PARTS: [&[(&str, MakeTool)]; 5] = [
+    &[(jobs::tool::NAME, jobs::tool::tool)],
+    crate::pipelines::TOOLS,
+    crate::plans::TOOLS,
+    crate::processes::TOOLS,
+    crate::tasks::tools::TOOLS,
+];
 
 /// Returns the tools of this domain. With `None` the tools can be listed but not run.
 pub fn tools(flow: Option<Arc<Flow>>) -> Vec<Tool> {

@@ -71,6 +71,17 @@ pub enum AskedAction {
         #[serde(default, skip_serializing_if = "is_zero")]
         not_shown: u64,
     },
+    /// An agent plans work that runs later without a person.
+    Schedule {
+        /// What runs, such as the job's name and agent.
+        what: String,
+        /// When it runs, in words.
+        when: String,
+        /// The task that the agent gets.
+        text: String,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        not_shown: u64,
+    },
     /// A call of a tool that does not describe its calls.
     Other {
         tool: String,
@@ -106,6 +117,7 @@ impl AskedAction {
             | AskedAction::FileChange { not_shown, .. }
             | AskedAction::WebRequest { not_shown, .. }
             | AskedAction::Message { not_shown, .. }
+            | AskedAction::Schedule { not_shown, .. }
             | AskedAction::Other { not_shown, .. } => *not_shown,
             AskedAction::FileRead { .. } | AskedAction::Connection { .. } | AskedAction::Unknown => 0,
         }

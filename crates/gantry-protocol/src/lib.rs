@@ -5,6 +5,7 @@ mod asked_action;
 mod child_limits;
 mod close;
 mod connect;
+mod cron;
 mod error;
 mod events;
 mod frame;
@@ -36,6 +37,11 @@ pub use close::{CloseReason, MAX_CLOSE_REASON_BYTES};
 pub use connect::{
     ConnectParams, ConnectResult, NodeHello, NodeTools, ProtocolRange, Role, ServerInfo, WireAnnotations,
     WireTool, current_platform, is_valid_platform, is_valid_version,
+};
+pub use cron::{
+    CronCancelled, CronDate, CronHistory, CronHistoryParams, CronInstant, CronJob, CronJobInput, CronJobList,
+    CronJobState, CronListParams, CronParams, CronPause, CronQueued, CronRemoved, CronRun, CronScheduleInput,
+    CronSpecInput, CronStatus, CronStatusParams, CronUpdateParams,
 };
 pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};

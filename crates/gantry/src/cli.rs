@@ -9,12 +9,14 @@ use crate::commands::call::CallArgs;
 use crate::commands::chat::ChatArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigArgs;
+use crate::commands::cron::CronArgs;
 use crate::commands::grants::GrantsArgs;
 use crate::commands::logs::LogsArgs;
 use crate::commands::mcp::McpArgs;
 use crate::commands::models::ModelsArgs;
 use crate::commands::node::NodeCommand;
 use crate::commands::nodes::NodesArgs;
+use crate::commands::outbox::OutboxArgs;
 use crate::commands::pipelines::PipelinesArgs;
 use crate::commands::policy::PolicyArgs;
 use crate::commands::ports::PortsArgs;
@@ -134,6 +136,10 @@ pub(crate) enum Command {
     Chat(ChatArgs),
     /// Manage conversations: list, show, export, reset, stop, questions, answer
     Sessions(SessionsArgs),
+    /// Manage scheduled jobs: list, show, add, edit, remove, run, pause, resume, confirm, history, cancel, status
+    Cron(CronArgs),
+    /// List messages of background work, or decide about those that may not have arrived
+    Outbox(OutboxArgs),
     /// Manage approvals that also cover later calls: list, explain, revoke
     Grants(GrantsArgs),
     /// Manage pipelines and their runs: list, show, add, run, runs, cancel, retry, remove, plans, answer

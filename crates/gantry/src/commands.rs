@@ -8,6 +8,7 @@ pub(crate) mod call;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod cron;
 mod doctor;
 pub(crate) mod grants;
 pub(crate) mod logs;
@@ -15,6 +16,7 @@ pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod node;
 pub(crate) mod nodes;
+pub(crate) mod outbox;
 pub(crate) mod pipelines;
 pub(crate) mod policy;
 pub(crate) mod ports;
@@ -57,6 +59,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Call(args) => call::run(environment, output, args),
         Command::Chat(args) => chat::run(environment, output, args),
         Command::Sessions(args) => sessions::run(&environment, output, args),
+        Command::Cron(args) => cron::run(&environment, output, args),
+        Command::Outbox(args) => outbox::run(&environment, output, args),
         Command::Grants(args) => grants::run(&environment, output, args),
         Command::Pipelines(args) => pipelines::run(&environment, output, args),
         Command::Processes(args) => processes::run(&environment, output, args),

@@ -45,9 +45,10 @@ const NODE_PACKAGES: [&str; 15] = [
 ];
 
 /// Environments of Python packages by folder: versions of one package exclude each other.
-const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 6] = [
+const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 7] = [
     ("venv", &["mcp==2.3.0", "openai==3.49.0"]),
     ("venv-agents", &["langchain-mcp-adapters==0.3.2", "langchain-openai==1.7.3", "openai-agents==0.24.0"]),
+    ("venv-cron", &["croniter==6.2.4", "tzdata==2026.6"]),
     ("venv-fastmcp", &["fastmcp==4.1.2"]),
     ("venv-litellm", &["litellm==1.106.2"]),
     ("venv-mcp-1.6", &["mcp==1.6.0", "pydantic==2.11.7"]),

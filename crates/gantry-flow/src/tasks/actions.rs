@@ -425,7 +425,7 @@ impl Flow {
         match actor {
             Actor::Person { name, .. } => Ok(Some(name.to_owned())),
             Actor::Agent(_) if !is_unattended(task.kind, task.row.assignee.as_deref()) => Ok(None),
-            Actor::Agent(call) => match confirmation::ask(call, tool, task).await {
+            Actor::Agent(call) => match confirmation::ask(&self.parts.masker, call, tool, task).await {
                 Confirmation::Given => Ok(Some("owner".to_owned())),
                 Confirmation::Later => Ok(None),
                 Confirmation::Denied(reason) => {

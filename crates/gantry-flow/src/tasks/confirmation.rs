@@ -16,7 +16,7 @@ pub(crate) enum Confirmation {
 }
 
 /// Asks the person of the call, if there is one.
-pub(crate) async fn ask(call: &Call, tool: &str, task: &Task) -> Confirmation {
+pub(crate) async fn ask(masker: &Masker, call: &Call, tool: &str, task: &Task) -> Confirmation {
     let Some(approver) = call.approver.as_ref().filter(|_| call.autonomy != Autonomy::Autonomous) else {
         return Confirmation::Later;
     };
@@ -27,7 +27,7 @@ pub(crate) async fn ask(call: &Call, tool: &str, task: &Task) -> Confirmation {
         "pipeline_id": info.pipeline_id, "params": task.definition.params, "agent": info.agent,
     });
     let reason = unattended_work(&info);
-    let approval = Approval::new(&Masker::default(), call, tool, UNATTENDED_RULE, &reason, &input);
+    let approval = Approval::new(masker, call, tool, UNATTENDED_RULE, &reason, &input);
     let answer = tokio::select! {
         answer = approver.ask(approval) => answer,
         () = call.cancel.cancelled() => return Confirmation::Later,

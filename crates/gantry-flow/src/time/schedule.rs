@@ -14,8 +14,6 @@ use super::{MINUTE_MS, duration_text, local_text};
 
 /// The longest cron expression.
 const MAX_EXPRESSION: usize = 200;
-/// The number of zone changes that [`zone_rules`] looks at.
-const RULES: usize = 8;
 
 /// When a job is due. All instants are absolute, so a schedule means the same after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -158,17 +156,6 @@ pub fn zone_named(name: &str) -> Result<TimeZone, String> {
 
 fn zone_name(written: &str, zone: Option<&TimeZone>) -> String {
     zone.and_then(|zone| zone.iana_name()).unwrap_or(written).to_owned()
-}
-
-/// Identifies the rules of a zone from `now` on. It changes when an update of the time zone database changes them.
-pub fn zone_rules(zone: &TimeZone, now: i64) -> String {
-    let Ok(now) = Timestamp::from_millisecond(now) else { return String::new() };
-    let changes = zone.following(now).take(RULES);
-    let mut text = zone.to_offset(now).seconds().to_string();
-    for change in changes {
-        text.push_str(&format!(" {}@{}", change.offset().seconds(), change.timestamp().as_second()));
-    }
-    text
 }
 
 fn parse_expression(expr: &str) -> Result<Cron, String> {

@@ -35,8 +35,6 @@ CREATE TABLE cron_jobs (
     authority TEXT NOT NULL,
     -- The person who allowed it. An unconfirmed job does not run.
     confirmed_by TEXT,
-    -- Identifies the rules of its time zone.
-    zone_rules TEXT NOT NULL,
     created INTEGER NOT NULL,
     updated INTEGER NOT NULL
 ) STRICT;

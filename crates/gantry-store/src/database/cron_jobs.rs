@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::database::outbox::{NewOutboxMessage, insert_outbox};
 use crate::database::{Database, DatabaseError, query_error};
 
-const SELECT: &str = "SELECT j.id, j.rev, j.agent, j.enabled, j.definition, j.authority, j.confirmed_by, j.zone_rules,
+const SELECT: &str = "SELECT j.id, j.rev, j.agent, j.enabled, j.definition, j.authority, j.confirmed_by,
       j.created, j.updated, s.next_at, s.due_at, s.paused, s.errors, s.skipped, s.last_run_at, s.last_status, s.last_error,
       s.last_duration, s.last_answer,
       (SELECT COUNT(*) FROM cron_runs r WHERE r.job = j.id AND r.state IN ('queued', 'running', 'parked')) AS live,
@@ -26,8 +26,6 @@ pub struct CronJobRow {
     pub authority: String,
     /// The person who allowed it. An unconfirmed job does not run.
     pub confirmed_by: Option<String>,
-    /// Identifies the rules of its time zone.
-    pub zone_rules: String,
     pub created: i64,
     pub updated: i64,
     pub state: CronState,
@@ -95,8 +93,8 @@ impl Database {
             )));
         }
         sqlx::query(
-            "INSERT INTO cron_jobs (id, rev, agent, enabled, definition, authority, confirmed_by, zone_rules, created, updated)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            "INSERT INTO cron_jobs (id, rev, agent, enabled, definition, authority, confirmed_by, created, updated)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         )
         .bind(&job.id)
         .bind(job.rev)
@@ -105,7 +103,6 @@ impl Database {
         .bind(&job.definition)
         .bind(&job.authority)
         .bind(&job.confirmed_by)
-        .bind(&job.zone_rules)
         .bind(job.created)
         .bind(job.updated)
         .execute(&mut *transaction)
@@ -140,7 +137,7 @@ impl Database {
         let mut transaction = self.write(DOING).await?;
         let changed = sqlx::query(
             "UPDATE cron_jobs SET rev = rev + 1, agent = $3, enabled = $4, definition = $5, authority = $6,
-               confirmed_by = $7, zone_rules = $8, updated = $9 WHERE id = $1 AND rev = $2",
+               confirmed_by = $7, updated = $8 WHERE id = $1 AND rev = $2",
         )
         .bind(&job.id)
         .bind(job.rev)
@@ -149,7 +146,6 @@ impl Database {
         .bind(&job.definition)
         .bind(&job.authority)
         .bind(&job.confirmed_by)
-        .bind(&job.zone_rules)
         .bind(job.updated)
         .execute(&mut *transaction)
         .await
@@ -207,7 +203,6 @@ impl Database {
         job: &CronJobRow,
         next_at: Option<i64>,
         due_at: Option<i64>,
-        zone_rules: &str,
     ) -> Result<bool, DatabaseError> {
         const DOING: &str = "set the next run of a job";
         let failed = query_error(DOING);
@@ -224,15 +219,20 @@ impl Database {
         .execute(&mut *transaction)
         .await
         .map_err(&failed)?;
-        sqlx::query("UPDATE cron_jobs SET zone_rules = $3 WHERE id = $1 AND rev = $2")
-            .bind(&job.id)
-            .bind(job.rev)
-            .bind(zone_rules)
-            .execute(&mut *transaction)
-            .await
-            .map_err(&failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(armed.rows_affected() > 0)
+    }
+
+    /// Pauses a job. It has no next run until it is resumed.
+    pub async fn pause_cron_job(&self, id: &str, paused: &str) -> Result<bool, DatabaseError> {
+        let changed =
+            sqlx::query("UPDATE cron_state SET paused = $2, next_at = NULL, due_at = NULL WHERE job = $1 AND paused IS NULL")
+                .bind(id)
+                .bind(paused)
+                .execute(&self.writer)
+                .await
+                .map_err(query_error("pause a scheduled job"))?;
+        Ok(changed.rows_affected() > 0)
     }
 
     /// Removes a job with its history. Returns whether it existed.
@@ -352,7 +352,6 @@ fn job(doing: &'static str, row: &SqliteRow) -> Result<CronJobRow, DatabaseError
         definition: text("definition")?,
         authority: text("authority")?,
         confirmed_by: maybe_text("confirmed_by")?,
-        zone_rules: text("zone_rules")?,
         created: number("created")?,
         updated: number("updated")?,
         state: CronState {

@@ -156,6 +156,11 @@ impl Approver {
         Approver { limit, ..self }
     }
 
+    /// The time for an answer.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
     pub fn ask(&self, approval: Approval) -> ConsentFuture {
         (self.ask)(approval)
     }

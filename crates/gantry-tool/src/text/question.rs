@@ -62,6 +62,9 @@ impl QuestionText {
             AskedAction::Message { to, text, .. } => {
                 QuestionText::with_text(&format!("Send a message to {to}?"), text)
             }
+            AskedAction::Schedule { what, when, text, .. } => {
+                QuestionText::with_text(&format!("Let {what} run unattended, {when}?"), text)
+            }
             AskedAction::Other { tool, input, .. } => QuestionText::line(&format!("Run {tool}?  {input}")),
             AskedAction::Unknown => {
                 QuestionText::line("Allow this call? This version of Gantry cannot describe it.")

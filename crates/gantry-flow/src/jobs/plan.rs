@@ -1,0 +1,126 @@
+//! [`plan`] decides what becomes of a due job: which occurrences run, are skipped or were missed, and when it is due next. It is
+//! a function without I/O.
+
+use super::definition::{CatchUp, Overlap};
+use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, Schedule, jitter_ms};
+
+/// An occurrence that is admitted this late still counts as on time.
+const GRACE_MS: i64 = MINUTE_MS;
+/// The longest delay after which an occurrence still runs.
+const MAX_WINDOW_MS: i64 = 2 * HOUR_MS;
+/// As [`MAX_WINDOW_MS`], for jobs that run once.
+const ONCE_WINDOW_MS: i64 = DAY_MS;
+/// How far back the newest occurrence of an expression is searched. Older ones are too late in any case.
+const SEARCH_MS: i64 = 3 * HOUR_MS;
+
+/// A due job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DueJob<'a> {
+    pub(super) id: &'a str,
+    pub(super) schedule: &'a Schedule,
+    pub(super) catch_up: CatchUp,
+    pub(super) overlap: Overlap,
+    pub(super) jitter_seconds: u32,
+    pub(super) next_at: i64,
+    pub(super) due_at: i64,
+    /// Its runs that have started and not ended.
+    pub(super) running: i64,
+    /// Its runs that wait.
+    pub(super) queued: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) occurrences: Vec<Planned>,
+    pub(super) next_at: Option<i64>,
+    pub(super) due_at: Option<i64>,
+}
+
+/// What becomes of the occurrences from `from` through `through`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Planned {
+    pub(super) from: i64,
+    pub(super) through: i64,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Run {
+        is_catch_up: bool,
+    },
+    /// The previous run has not ended.
+    Overlaps(&'static str),
+    /// The job waits after errors.
+    BacksOff,
+    Missed(&'static str),
+}
+
+const NOT_RUNNING: &str = "the gateway was not running, or the clock jumped";
+
+pub(super) fn plan(job: &DueJob<'_>, now: i64) -> Plan {
+    let jitter = jitter_ms(job.id, job.jitter_seconds);
+    // Occurrences up to here are due.
+    let until = now.saturating_sub(jitter).max(job.next_at);
+    let next_at = job.schedule.next_after(until);
+    let due_at = next_at.map(|next| next.saturating_add(jitter));
+    let mut occurrences = Vec::new();
+    let Some(newest) = newest(job.schedule, job.next_at, until) else {
+        let outcome = Outcome::Missed(NOT_RUNNING);
+        occurrences.push(Planned { from: job.next_at, through: until, outcome });
+        return Plan { occurrences, next_at, due_at };
+    };
+    let backs_off = job.due_at > job.next_at.saturating_add(jitter);
+    if newest > job.next_at {
+        let outcome = if backs_off { Outcome::BacksOff } else { Outcome::Missed(NOT_RUNNING) };
+        occurrences.push(Planned { from: job.next_at, through: newest - 1, outcome });
+    }
+    let late = now.saturating_sub(newest.saturating_add(jitter).max(job.due_at));
+    let window = match job.schedule.is_once() {
+        true => ONCE_WINDOW_MS,
+        false => next_at.map_or(MAX_WINDOW_MS, |next| ((next - newest) / 2).min(MAX_WINDOW_MS)),
+    };
+    let outcome = match () {
+        () if late > GRACE_MS && job.catch_up == CatchUp::None => Outcome::Missed(NOT_RUNNING),
+        () if late > window.max(GRACE_MS) => Outcome::Missed("it is too late to catch up"),
+        () => overlapping(job).unwrap_or(Outcome::Run { is_catch_up: late > GRACE_MS }),
+    };
+    occurrences.push(Planned { from: newest, through: newest, outcome });
+    Plan { occurrences, next_at, due_at }
+}
+
+fn overlapping(job: &DueJob<'_>) -> Option<Outcome> {
+    match job.overlap {
+        Overlap::Skip if job.running + job.queued > 0 => {
+            Some(Outcome::Overlaps("the previous run has not ended"))
+        }
+        Overlap::Queue if job.queued > 0 => Some(Outcome::Overlaps("a run already waits")),
+        Overlap::Skip | Overlap::Queue => None,
+    }
+}
+
+/// Returns the newest occurrence from `first` until `until`, or `None` if it is older than the search goes. The search does not
+/// depend on the number of occurrences.
+fn newest(schedule: &Schedule, first: i64, until: i64) -> Option<i64> {
+    match schedule {
+        Schedule::At { .. } => Some(first),
+        Schedule::Every { every_ms, .. } => {
+            let every = (*every_ms).max(MINUTE_MS);
+            Some(first.saturating_add((until - first) / every * every))
+        }
+        Schedule::Cron { .. } => {
+            let from = until.saturating_sub(SEARCH_MS);
+            let known = (first >= from).then_some(first);
+            let mut newest = known;
+            let mut after = known.unwrap_or(from - 1);
+            while let Some(next) = schedule.next_after(after).filter(|next| *next <= until) {
+                newest = Some(next);
+                after = next;
+            }
+            newest
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
