@@ -36,7 +36,7 @@ pub use database::journal::{
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::pipelines::{
-    MAX_PIPELINES, PipelineRow, PipelineRunRow, PipelineStepRow, RunEnd, TierCost,
+    MAX_PIPELINES, PipelineRow, PipelineRunRow, PipelineStepRow, RunEnd, StepSession, TierCost,
 };
 pub use database::plans::PlanRow;
 pub use database::process_ends::ProcessEnd;
