@@ -282,10 +282,10 @@ impl Sessions {
             labels,
             payer: None,
         };
+        self.shared().parts.journal.create(&key.key, &key.agent, &spec.label, now_ms()).await?;
         let events = self.listen(&key);
         let child = Box::new(child);
         let settled = self.ask(&key, |done| Command::StartChild { child, incoming, done }).await?;
-        self.shared().parts.journal.label(&key.key, Some(&spec.label)).await?;
         Ok(BackgroundRun { sessions: self.clone(), key, message, events, settled, is_waiting: false })
     }
 }

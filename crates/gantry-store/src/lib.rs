@@ -42,7 +42,7 @@ pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembe
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::outbox::{ClaimedMessage, NewOutboxMessage, SettledMessage};
 pub use database::pipelines::{
-    MAX_PIPELINES, PipelineRow, PipelineRunRow, PipelineStepRow, RunEnd, TierCost,
+    MAX_PIPELINES, PipelineRow, PipelineRunRow, PipelineStepRow, RunEnd, StepSession, TierCost,
 };
 pub use database::plans::PlanRow;
 pub use database::process_ends::ProcessEnd;

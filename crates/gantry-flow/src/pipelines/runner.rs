@@ -8,7 +8,8 @@ use gantry_agent::{
     BackgroundChange, BackgroundEnd, BackgroundRun, BackgroundSpec, SessionError, Slash, ToolLimits,
 };
 use gantry_protocol::{OnFailure, StepStatus};
-use gantry_store::{ACCOUNT_SEPARATOR, PipelineStepRow, RunEnd};
+use gantry_store::{ACCOUNT_SEPARATOR, PipelineStepRow, RunEnd, StepSession};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -149,8 +150,13 @@ async fn wait(
 async fn finish(flow: &Flow, run: &mut RunState, index: usize, end: BackgroundEnd) {
     let account = step_account(run, index);
     let now = flow.parts.clock.now();
+    let is_call = run.definition.steps.get(index).is_some_and(|step| step.tool.is_some());
     let Some(step) = run.steps.get_mut(index) else { return };
     match end.outcome {
+        Ok(text) if is_call && command_failed(&text) => {
+            step.state = step_word(StepStatus::Failed).to_owned();
+            step.error = Some(format!("the command failed: {}", stored(text)));
+        }
         Ok(text) => {
             step.state = step_word(StepStatus::Completed).to_owned();
             step.result = Some(stored(text));
@@ -158,14 +164,14 @@ async fn finish(flow: &Flow, run: &mut RunState, index: usize, end: BackgroundEn
         Err(error) => {
             step.state = step_word(StepStatus::Failed).to_owned();
             step.error = Some(stored(error));
-            if run.definition.on_failure == OnFailure::Notify {
-                let error = step.error.as_deref().unwrap_or_default();
-                let text = format!("Step {:?} of the pipeline {:?} failed: {error}", step.step, run.name);
-                let dedupe = format!("pipeline:{}:{}:{}", run.id, step.step, step.attempt);
-                if let Err(error) = flow.notify(&run.agent, "A pipeline step failed", &text, &dedupe).await {
-                    tracing::warn!(run = %run.id, %error, "notice_not_stored");
-                }
-            }
+        }
+    }
+    if step.error.is_some() && run.definition.on_failure == OnFailure::Notify {
+        let error = step.error.as_deref().unwrap_or_default();
+        let text = format!("Step {:?} of the pipeline {:?} failed: {error}", step.step, run.name);
+        let dedupe = format!("pipeline:{}:{}:{}", run.id, step.step, step.attempt);
+        if let Err(error) = flow.notify(&run.agent, "A pipeline step failed", &text, &dedupe).await {
+            tracing::warn!(run = %run.id, %error, "notice_not_stored");
         }
     }
     step.labels = end.labels.iter().map(|label| label.name().to_owned()).collect();
@@ -180,6 +186,14 @@ async fn finish(flow: &Flow, run: &mut RunState, index: usize, end: BackgroundEn
             Err(error) => tracing::warn!(%error, "pipeline_cost_unknown"),
         }
     }
+}
+
+/// Whether a result reports a command that failed: the tool answered, but the step did not do its work.
+fn command_failed(result: &str) -> bool {
+    let Ok(Value::Object(fields)) = serde_json::from_str(result) else { return false };
+    let code = ["exitCode", "exit_code"].iter().find_map(|name| fields.get(*name)?.as_i64());
+    let is_true = |name: &str| fields.get(name) == Some(&Value::Bool(true));
+    code.is_some_and(|code| code != 0) || is_true("timedOut")
 }
 
 fn stored(text: String) -> String {
@@ -199,11 +213,24 @@ async fn record(flow: &Flow, run: &RunState, changed: &mut Vec<usize>, end: Opti
     changed.dedup();
     let rows: Vec<PipelineStepRow> =
         changed.iter().filter_map(|index| run.steps.get(*index)).cloned().collect();
-    while let Err(error) = flow.parts.database.record_pipeline_steps(&run.id, &rows, end).await {
+    let sessions: Vec<StepSession> = rows.iter().filter_map(|step| step_session(run, step)).collect();
+    let database = &flow.parts.database;
+    while let Err(error) = database.record_pipeline_steps(&run.id, &rows, &sessions, end).await {
         tracing::error!(run = %run.id, %error, "pipeline_not_recorded");
         tokio::time::sleep(RETRY_AFTER).await;
     }
     changed.clear();
+}
+
+/// The row of a session that is about to start. Written with its step, it needs no transaction of its own.
+fn step_session(run: &RunState, step: &PipelineStepRow) -> Option<StepSession> {
+    let key = step.session.clone().filter(|_| step.state == step_word(StepStatus::Running))?;
+    let agent = run.authority.agent.clone();
+    Some(StepSession { key, agent, label: session_label(run, &step.step), at: step.started? })
+}
+
+fn session_label(run: &RunState, step: &str) -> String {
+    format!("{}: {step}", run.name)
 }
 
 fn publish(control: &Control, run: &RunState) {
@@ -223,7 +250,7 @@ fn spawn(flow: &Arc<Flow>, run: &RunState, index: usize, control: &Control, step
     let timeout_ms = step.timeout_ms.unwrap_or(STEP_TIMEOUT_MS);
     let spec = inputs::work(run, step).map(|work| BackgroundSpec {
         conversation: conversation(run, index),
-        label: format!("{}: {}", run.name, step.id),
+        label: session_label(run, &step.id),
         work,
         authority: run.authority.clone(),
         labels: inputs::labels(run, step),

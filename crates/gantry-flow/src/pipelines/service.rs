@@ -327,7 +327,7 @@ impl Flow {
                 reason: Some(errors.join("; ")),
                 at: self.parts.clock.now(),
             };
-            self.parts.database.record_pipeline_steps(id, &[], Some(&end)).await?;
+            self.parts.database.record_pipeline_steps(id, &[], &[], Some(&end)).await?;
             return Ok(());
         }
         self.attach(run)

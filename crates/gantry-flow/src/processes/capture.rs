@@ -149,7 +149,7 @@ impl Finder {
         if text.contains(MASK) {
             return self.parameter(field, None, "string", ParameterSource::UserInput, None);
         }
-        if let Some(replaced) = self.from_result(text) {
+        if let Some(replaced) = self.earlier_result(text) {
             return replaced;
         }
         let is_users = |message: &String| message.contains(text);
@@ -164,7 +164,7 @@ impl Finder {
     }
 
     /// Replaces an earlier result in a text. The latest call wins, then its longest text.
-    fn from_result(&mut self, text: &str) -> Option<String> {
+    fn earlier_result(&mut self, text: &str) -> Option<String> {
         for (index, parts) in self.results.iter().enumerate().rev() {
             if let Some((part, name)) = parts.iter().find(|(part, _)| text.contains(part.as_str())) {
                 self.used.insert(index);

@@ -19,6 +19,9 @@ const TOGETHER: usize = 256;
 /// The largest event. Tool results are limited to much less.
 pub const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
 const MAX_KEY_BYTES: usize = 512;
+/// Creates a session with a display name if it is missing.
+pub(crate) const NEW_SESSION: &str = "INSERT INTO sessions (key, agent, created, last_activity, label)
+     VALUES ($1, $2, $3, $3, $4) ON CONFLICT DO NOTHING";
 
 /// A session without its events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -140,6 +143,19 @@ impl Journal {
         .await
         .map_err(query_error(DOING))?;
         self.load(key).await?.ok_or_else(|| DatabaseError::Refused(format!("unknown session {key:?}")))
+    }
+
+    /// Creates a session with a display name if it is missing.
+    pub async fn create(&self, key: &str, agent: &str, label: &str, now: i64) -> Result<(), DatabaseError> {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(DatabaseError::Refused(format!("a session key has 1 to {MAX_KEY_BYTES} bytes")));
+        }
+        if self.exists(key).await? {
+            return Ok(());
+        }
+        let new = sqlx::query(NEW_SESSION).bind(key).bind(agent).bind(now).bind(label);
+        new.execute(&self.database.writer).await.map_err(query_error("make the session"))?;
+        Ok(())
     }
 
     /// Creates a child session if it is missing.

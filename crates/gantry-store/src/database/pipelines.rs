@@ -3,6 +3,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 
+use crate::database::journal::NEW_SESSION;
 use crate::database::{Database, DatabaseError, from_json, query_error, to_json};
 
 /// The most pipelines of one agent.
@@ -74,6 +75,16 @@ pub struct PipelineStepRow {
 pub struct RunEnd {
     pub state: String,
     pub reason: Option<String>,
+    pub at: i64,
+}
+
+/// The session of a step that starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepSession {
+    pub key: String,
+    pub agent: String,
+    /// Its name in lists.
+    pub label: String,
     pub at: i64,
 }
 
@@ -197,16 +208,21 @@ impl Database {
         Ok(true)
     }
 
-    /// Writes changed steps, and the end of the run if it has ended, in one transaction.
+    /// Writes changed steps, the rows of their sessions, and the end of the run if it has ended, in one transaction.
     pub async fn record_pipeline_steps(
         &self,
         run: &str,
         steps: &[PipelineStepRow],
+        sessions: &[StepSession],
         end: Option<&RunEnd>,
     ) -> Result<(), DatabaseError> {
         const DOING: &str = "store the steps of a pipeline";
         let failed = query_error(DOING);
         let mut transaction = self.write(DOING).await?;
+        for session in sessions {
+            let new = sqlx::query(NEW_SESSION).bind(&session.key).bind(&session.agent).bind(session.at);
+            new.bind(&session.label).execute(&mut *transaction).await.map_err(&failed)?;
+        }
         for step in steps {
             write_step(DOING, &mut transaction, run, step).await?;
         }
@@ -483,7 +499,7 @@ mod tests {
             ..step(1, "completed")
         };
         let end = RunEnd { state: "completed".into(), reason: None, at: 9 };
-        database.record_pipeline_steps("r", std::slice::from_ref(&done), Some(&end)).await.unwrap();
+        database.record_pipeline_steps("r", std::slice::from_ref(&done), &[], Some(&end)).await.unwrap();
         assert_eq!(database.pipeline_steps("r").await.unwrap()[1], done);
         assert!(database.unfinished_pipeline_runs().await.unwrap().is_empty());
         assert!(!database.cancel_pipeline_run("r", "x").await.unwrap(), "it has ended");
@@ -504,7 +520,7 @@ mod tests {
             database.begin_pipeline_run(&run(id, started), &[step(0, "pending")]).await.unwrap();
         }
         let end = RunEnd { state: "failed".into(), reason: None, at: 3 };
-        database.record_pipeline_steps("old", &[], Some(&end)).await.unwrap();
+        database.record_pipeline_steps("old", &[], &[], Some(&end)).await.unwrap();
         database.begin_pipeline_run(&run("new", KEPT_MS + 4), &[]).await.unwrap();
         let left = database.list_pipeline_runs(Some("p"), 10).await.unwrap();
         assert_eq!(left.iter().map(|run| run.id.as_str()).collect::<Vec<_>>(), ["new", "open"]);

@@ -157,6 +157,7 @@ fn failure_stops_or_continues_and_a_retry_after_a_restart_runs_only_what_failed(
     assert!(step(&stopped, "read")["error"].as_str().unwrap().contains("missing.txt"), "{stopped}");
     assert_eq!(step(&stopped, "after")["status"], "skipped");
     assert!(step(&stopped, "after")["skipReason"].as_str().unwrap().contains("failed"), "{stopped}");
+    assert!(step(&stopped, "bad")["error"].as_str().unwrap().contains("\"exitCode\":1"), "{stopped}");
     let continued = run(&up, json!({"steps": steps, "on_failure": "continue"}));
     assert_eq!(
         (&continued["status"], &step(&continued, "after")["status"]),
@@ -168,6 +169,7 @@ fn failure_stops_or_continues_and_a_retry_after_a_restart_runs_only_what_failed(
 
     let before = notes(&world).iter().filter(|line| *line == "good").count();
     world.write("missing.txt", "now here");
+    world.write("fixed", "");
     let up = Gateway::start(&world);
     let again = run(&up, json!({"runId": stopped["runId"], "retry": true}));
     assert_eq!(again["status"], "completed", "{again}");
