@@ -340,6 +340,14 @@ impl Driver {
                 }
                 None => self.accept_message(incoming, workspace, done).await,
             },
+            Command::Notice { notice, done } => {
+                let is_new = self.state().is_some_and(|state| !state.knows(&notice.id));
+                if is_new {
+                    self.append(vec![Entry::Notice(notice)]).await?;
+                }
+                let _ = done.send(Ok(is_new));
+                Ok(())
+            }
             Command::StartChild { child, incoming, done } => self.start_as_child(child, incoming, done).await,
             Command::Stop { by, done } => {
                 let running = self.state().is_some_and(|state| state.run.is_some());

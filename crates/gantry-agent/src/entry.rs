@@ -27,6 +27,8 @@ pub enum Entry {
         run: String,
         at: i64,
     },
+    /// A message about work elsewhere arrived. It starts no run: the model sees it with the next message.
+    Notice(Notice),
     /// Waiting messages join the conversation and the run that answers them.
     Joined {
         messages: Vec<String>,
@@ -134,6 +136,7 @@ impl Entry {
         match self {
             Entry::ChildStarted(_) => "born",
             Entry::MessageIn(_) => "message_in",
+            Entry::Notice(_) => "notice",
             Entry::RunBegun { .. } => "run_begun",
             Entry::Joined { .. } => "joined",
             Entry::Labelled { .. } => "labelled",
@@ -189,6 +192,20 @@ pub struct Incoming {
     /// The account for the run that this message starts, if it is not the run's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payer: Option<Payer>,
+}
+
+/// A message about work elsewhere, such as a scheduled run. Nobody waits for an answer to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Notice {
+    /// A notice with a known id is a repetition and is ignored.
+    pub id: String,
+    /// What it comes from, such as `cron:JOB`.
+    pub from: String,
+    pub text: String,
+    pub at: i64,
+    /// The labels of the conversation that the text comes from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Label>,
 }
 
 /// The result of a call, as the model sees it.

@@ -46,7 +46,7 @@ pub use child::{AccountBudget, Child, ChildName, Payer, ToolLimits};
 pub use children::{ChildEnd, ChildHandle, MAX_CHILDREN, MAX_DEPTH, MAX_FAMILY};
 pub use domain::AgentsDomain;
 pub use driver::Status;
-pub use entry::{CallResult, CommandEnd, End, Entry, Incoming, LearnedWindow};
+pub use entry::{CallResult, CommandEnd, End, Entry, Incoming, LearnedWindow, Notice};
 pub use gantry_protocol::{ApprovalDecision, GrantReach, GrantScope, Question, SessionEvent, UserAsked};
 pub use key::{BadKey, DmScope, Origin, SessionKey};
 pub use lasting_approval::{ALWAYS_HOURS, LastingApproval, MAX_ALWAYS_HOURS};

@@ -21,7 +21,7 @@ use crate::agent::Agent;
 use crate::child::Payer;
 use crate::data_locations;
 use crate::driver::{Command, Driver, Status};
-use crate::entry::{ApprovalDecision, Incoming, Question};
+use crate::entry::{ApprovalDecision, Incoming, Notice, Question};
 use crate::key::{BadKey, DmScope, SessionKey};
 use crate::lasting_approval::LastingApproval;
 use crate::models::Model;
@@ -282,6 +282,15 @@ impl Sessions {
             Some(event) => Sent::Settled { message: id, event: Box::new(event) },
             None => Sent::Accepted { message: id },
         })
+    }
+
+    /// Records a notice in a session. It starts no run. Returns whether it is new; a repetition changes nothing.
+    pub async fn notify(&self, key: &SessionKey, notice: Notice) -> Result<bool, SessionError> {
+        if notice.text.trim().is_empty() || notice.text.len() > MAX_MESSAGE_BYTES {
+            let message = format!("a notice must have 1 to {MAX_MESSAGE_BYTES} bytes");
+            return Err(SessionError::Refused(message));
+        }
+        self.ask(key, |done| Command::Notice { notice, done }).await
     }
 
     /// Returns the final event of a message, if its run is among the last ones. For listeners that missed events.

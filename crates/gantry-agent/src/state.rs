@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::child::{Child, Payer};
 use crate::entry::{
-    ApprovalDecision, CallResult, End, Entry, GrantScope, Incoming, LearnedWindow, Question, UserAsked,
+    ApprovalDecision, CallResult, End, Entry, GrantScope, Incoming, LearnedWindow, Notice, Question,
+    UserAsked,
 };
 use crate::flow::Flow;
 use crate::grants;
@@ -20,6 +21,8 @@ use crate::loop_guard::LoopGuard;
 
 /// The number of message ids that are remembered, so that repeated messages are ignored.
 const REMEMBERED_IDS: usize = 256;
+/// The number of notices that wait for the next message. The oldest are dropped first.
+const MAX_NOTICES: usize = 50;
 /// The number of ended runs that are remembered.
 const REMEMBERED_ENDS: usize = 16;
 /// The highest number of found tools. The oldest are dropped first.
@@ -48,6 +51,9 @@ pub struct State {
     pub messages: Vec<Message>,
     /// Messages that wait for a run.
     pub queue: VecDeque<Incoming>,
+    /// Notices that the model sees with the next message.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    pub notices: VecDeque<Notice>,
     pub run: Option<Run>,
     pub model: Option<String>,
     pub thinking: Option<Thinking>,
@@ -254,6 +260,7 @@ impl State {
         match entry {
             Entry::ChildStarted(child) => drop(self.child.get_or_insert(child)),
             Entry::MessageIn(message) => self.enqueue(message),
+            Entry::Notice(notice) => self.notice(notice),
             Entry::RunBegun { run, at } => self.begin(run, at),
             Entry::Joined { messages } => self.join(&messages),
             Entry::Labelled { labels, by } => self.flow.add(&labels, &by),
@@ -324,6 +331,7 @@ impl State {
     pub(crate) fn reset(&self, now: i64) -> State {
         State {
             queue: self.queue.clone(),
+            notices: self.notices.clone(),
             model: self.model.clone(),
             thinking: self.thinking,
             effort: self.effort,
@@ -345,10 +353,7 @@ impl State {
         if self.knows(&message.id) {
             return;
         }
-        self.ids.push_back(message.id.clone());
-        if self.ids.len() > REMEMBERED_IDS {
-            self.ids.pop_front();
-        }
+        self.remember(message.id.clone());
         if self.began == 0 {
             self.began = message.at;
         }
@@ -361,6 +366,24 @@ impl State {
             }
         }
         self.queue.push_back(message);
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        if self.knows(&notice.id) {
+            return;
+        }
+        self.remember(notice.id.clone());
+        self.notices.push_back(notice);
+        if self.notices.len() > MAX_NOTICES {
+            self.notices.pop_front();
+        }
+    }
+
+    fn remember(&mut self, id: String) {
+        self.ids.push_back(id);
+        if self.ids.len() > REMEMBERED_IDS {
+            self.ids.pop_front();
+        }
     }
 
     fn begin(&mut self, id: String, at: i64) {
@@ -390,6 +413,12 @@ impl State {
         let (joining, waiting) = self.queue.drain(..).partition(|message| ids.contains(&message.id));
         self.queue = waiting;
         let joining: VecDeque<Incoming> = joining;
+        for notice in self.notices.drain(..) {
+            self.flow.add(&notice.labels, &format!("a notice from {}", notice.from));
+            let text =
+                format!("[notice from {}; nobody waits for an answer to it]\n{}", notice.from, notice.text);
+            push_user(&mut self.messages, vec![Block::text(text)]);
+        }
         for message in joining {
             self.flow.add(&message.labels, &format!("a message from {}", message.from));
             run.answers.push(Addressee { id: message.id, from: message.from, reply_to: message.reply_to });

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Extension, Router};
 use futures_util::future::BoxFuture;
 use gantry_agent::Sessions;
 use gantry_domain::{Domain, Methods, RequestContext, Running};
+use gantry_net::ClientOptions;
 use gantry_store::Database;
 use jiff::tz::TimeZone;
+use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::FlowConfig;
+use crate::outbox::{self, Outbox, SecretFor};
 use crate::pipelines::{self, Pipelines};
 use crate::tasks::{self, PageAccess, Tasks, TasksConfig};
 use crate::tools::tools;
@@ -26,6 +29,10 @@ pub struct FlowParts {
     pub tasks: TasksConfig,
     /// How watched pages are fetched.
     pub pages: PageAccess,
+    /// Settings of the guarded client.
+    pub network: ClientOptions,
+    /// Opens stored secrets.
+    pub secret: SecretFor,
 }
 
 /// The work of a running gateway: what tools, routes, methods and workers of this domain share.
@@ -33,12 +40,21 @@ pub struct Flow {
     pub(crate) parts: FlowParts,
     pub(crate) pipelines: Pipelines,
     pub(crate) tasks: Tasks,
+    /// Identifies this process. Work in the database belongs to it or to a process that has ended.
+    pub(crate) owner: String,
+    pub(crate) outbox: Outbox,
 }
 
 impl Flow {
-    /// Reports something to the owner of an agent.
-    pub(crate) fn notify(&self, agent: &str, text: &str) {
-        tracing::warn!(agent, text, "flow_notice");
+    fn new(parts: FlowParts) -> Flow {
+        let tasks = Tasks::new(parts.tasks.clone(), parts.pages.clone());
+        Flow {
+            outbox: Outbox::new(&parts),
+            pipelines: Pipelines::default(),
+            tasks,
+            owner: Uuid::now_v7().to_string(),
+            parts,
+        }
     }
 }
 
@@ -48,8 +64,7 @@ pub struct FlowDomain {
 
 impl FlowDomain {
     pub fn new(parts: FlowParts) -> FlowDomain {
-        let tasks = Tasks::new(parts.tasks.clone(), parts.pages.clone());
-        FlowDomain { flow: Arc::new(Flow { parts, pipelines: Pipelines::default(), tasks }) }
+        FlowDomain { flow: Arc::new(Flow::new(parts)) }
     }
 }
 
@@ -59,11 +74,14 @@ impl Domain for FlowDomain {
     }
 
     fn routes(&self) -> Router<RequestContext> {
-        pipelines::http::routes(self.flow.clone()).merge(tasks::http::routes(self.flow.clone()))
+        let flow = &self.flow;
+        let others = Router::new().merge(outbox::routes()).layer(Extension(flow.clone()));
+        others.merge(pipelines::http::routes(flow.clone())).merge(tasks::http::routes(flow.clone()))
     }
 
     fn methods(&self) -> Methods {
-        tasks::methods::add(pipelines::methods::add(Methods::default(), &self.flow), &self.flow)
+        let methods = outbox::methods(Methods::default(), &self.flow);
+        tasks::methods::add(pipelines::methods::add(methods, &self.flow), &self.flow)
     }
 
     fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {
@@ -75,6 +93,7 @@ impl Domain for FlowDomain {
                     tasks::worker::run(self.flow.clone(), running.tasks.clone(), running.stopping.clone());
                 running.tasks.spawn(work);
             }
+            running.tasks.spawn(outbox::run(self.flow.clone(), running.stopping.clone()));
             Ok(())
         })
     }

@@ -4,9 +4,11 @@
 //! [`FlowDomain`] plugs them into the gateway. Work of agents runs in background sessions of `gantry-agent`, and every tool
 //! call goes through the gate. [`Clock`] is the only source of the time here.
 
+mod access;
 mod clock;
 mod config;
 mod domain;
+mod outbox;
 mod pipelines;
 mod plans;
 mod processes;
@@ -15,8 +17,9 @@ mod time;
 mod tools;
 
 pub use clock::Clock;
-pub use config::FlowConfig;
+pub use config::{FlowConfig, WebhookConfig};
 pub use domain::{Flow, FlowDomain, FlowParts};
+pub use outbox::SecretFor;
 pub use tasks::{PageAccess, TasksConfig};
 pub use time::{
     MIN_INTERVAL_MS, Moment, Schedule, duration_text, jitter_ms, local_text, parse_future, parse_interval,

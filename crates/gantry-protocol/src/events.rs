@@ -27,6 +27,12 @@ pub enum SessionEvent {
         session_key: String,
         message_id: String,
     },
+    /// A message about work elsewhere, such as a scheduled run. It starts no run.
+    Notice {
+        id: String,
+        from: String,
+        text: String,
+    },
     RunBegun {
         run: String,
     },
@@ -143,6 +149,7 @@ impl SessionEvent {
     pub fn name(&self) -> &'static str {
         match self {
             SessionEvent::Accepted { .. } => "accepted",
+            SessionEvent::Notice { .. } => "notice",
             SessionEvent::RunBegun { .. } => "run_begun",
             SessionEvent::Text { .. } => "text",
             SessionEvent::Thinking { .. } => "thinking",
@@ -201,6 +208,7 @@ mod tests {
     fn event_names_match_the_wire() {
         for event in [
             SessionEvent::Text { run: "r".into(), delta: "x".into() },
+            SessionEvent::Notice { id: "n".into(), from: "cron:j".into(), text: "done".into() },
             SessionEvent::Compacted { replaced: 1, by_model: true },
             SessionEvent::Suspended,
             SessionEvent::Missed { events: 7 },

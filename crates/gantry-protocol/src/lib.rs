@@ -12,6 +12,7 @@ mod grants;
 mod methods;
 mod names;
 mod nodes;
+mod outbox;
 mod pipelines;
 mod ports;
 mod sessions;
@@ -49,6 +50,7 @@ pub use nodes::{
     Invitation, NodeId, NodeInfo, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
     ProcessEndTaken, ProcessList, ProcessRecord,
 };
+pub use outbox::{OutboxBody, OutboxList, OutboxListParams, OutboxMessage, OutboxParams, OutboxState};
 pub use pipelines::{
     CapturedProcess, CapturedProcessId, CapturedProcessList, ModificationAction, OnFailure, ParameterSource,
     PipelineAdd, PipelineDefinition, PipelineId, PipelineInfo, PipelineList, PipelineOutcome,

@@ -48,6 +48,11 @@ pub mod method {
     pub const PROCESSES_GET: &str = "processes.get";
     pub const PROCESSES_PROMOTE: &str = "processes.promote";
     pub const PROCESSES_REMOVE: &str = "processes.remove";
+    pub const OUTBOX_LIST: &str = "outbox.list";
+    pub const OUTBOX_SHOW: &str = "outbox.show";
+    pub const OUTBOX_RESEND: &str = "outbox.resend";
+    pub const OUTBOX_ARRIVED: &str = "outbox.arrived";
+    pub const OUTBOX_DROP: &str = "outbox.drop";
     /// Gateway → client: asks whether a call of that client may run.
     pub const APPROVAL_ASK: &str = "approval.ask";
     /// Node → gateway.

@@ -174,6 +174,11 @@ pub enum HistoryEntry {
         from: String,
         text: String,
     },
+    /// A message about work elsewhere.
+    Notice {
+        from: String,
+        text: String,
+    },
     Replied {
         reply: HistoryReply,
     },

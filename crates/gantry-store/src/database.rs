@@ -15,12 +15,15 @@ use sqlx::{Connection, Sqlite, SqliteConnection, Transaction};
 use crate::DataDir;
 
 pub(crate) mod client_tokens;
+pub(crate) mod cron_jobs;
+pub(crate) mod cron_runs;
 pub(crate) mod grants;
 pub(crate) mod idempotency;
 pub(crate) mod inspection;
 pub(crate) mod journal;
 pub(crate) mod memory;
 pub(crate) mod nodes;
+pub(crate) mod outbox;
 pub(crate) mod pipelines;
 pub(crate) mod plans;
 pub(crate) mod process_ends;

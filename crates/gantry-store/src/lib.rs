@@ -27,6 +27,11 @@ pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification,
 pub use config_lock::ConfigLock;
 pub use data_dir::{DataDir, DataDirError, FileVersion};
 pub use database::client_tokens::{ClientCheck, ClientToken};
+pub use database::cron_jobs::{CronJobRow, CronState, StateChange};
+pub use database::cron_runs::{
+    Admission, CronHistoryRow, CronRunRow, FinishedRun, JobAfterRun, MAX_HISTORY_ROWS, NewCronRun,
+    NewOccurrence, RUN_MESSAGE,
+};
 pub use database::grants::{Grants, MAX_GRANTS, StoredGrant};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::inspection::DatabaseState;
@@ -35,6 +40,7 @@ pub use database::journal::{
 };
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
+pub use database::outbox::{ClaimedMessage, NewOutboxMessage, SettledMessage};
 pub use database::pipelines::{
     MAX_PIPELINES, PipelineRow, PipelineRunRow, PipelineStepRow, RunEnd, TierCost,
 };

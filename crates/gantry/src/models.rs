@@ -38,7 +38,7 @@ pub(crate) async fn found(environment: &Environment, config: &Config) -> Result<
 }
 
 /// Opens a stored secret for the host that it was stored for.
-fn stored_secret(environment: &Environment) -> StoredSecret {
+pub(crate) fn stored_secret(environment: &Environment) -> StoredSecret {
     let secrets = environment.secrets();
     Arc::new(move |name, url| {
         let stored = secrets.all().map_err(|err| err.to_string())?;

@@ -171,7 +171,7 @@ impl RunningGateway {
             Arc::new(TransfersDomain(transfers)),
             Arc::new(PortsDomain(machine.clone())),
             Arc::new(AgentsDomain::new(sessions.clone())),
-            Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), database: database.clone(), sessions, clock: Clock::system(), zone: zone(&config)?, tasks: config.tasks.clone(), pages: pages(&machine) })),
+            Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), database: database.clone(), sessions, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), tasks: config.tasks.clone(), pages: pages(&machine) })),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         let gateway = Gateway::new(GatewayParts {

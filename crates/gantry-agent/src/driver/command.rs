@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::Status;
 use crate::child::Child;
-use crate::entry::{ApprovalDecision, Incoming};
+use crate::entry::{ApprovalDecision, Incoming, Notice};
 use crate::sessions::SessionError;
 
 /// A message to a session's driver. Most commands carry a channel for the answer.
@@ -22,6 +22,11 @@ pub(crate) enum Command {
         /// The new working directory. It is ignored while a run is in progress.
         workspace: Option<PathBuf>,
         done: Done<Option<SessionEvent>>,
+    },
+    /// Record a notice. The answer is whether it is new.
+    Notice {
+        notice: Notice,
+        done: Done<bool>,
     },
     /// Start the session as a child, with its task.
     StartChild {
@@ -95,6 +100,7 @@ pub(super) fn refuse(command: Command, err: &DatabaseError) {
         | Command::Compact { done }
         | Command::Answer { done, .. }
         | Command::Reply { done, .. } => drop(done.send(Err(refused()))),
+        Command::Notice { done, .. } => drop(done.send(Err(refused()))),
         Command::Set { done, .. } => drop(done.send(Err(refused()))),
         Command::Status { done } => drop(done.send(Err(refused()))),
         Command::Ask { consent, .. } => drop(consent.send(Consent::Denied(err.to_string()))),

@@ -21,6 +21,11 @@ pub(super) fn event_of(gate: &Gate, state: &State, entry: &Entry) -> Option<Sess
         SessionEvent::ToolEnd { run: run(), call: call.to_owned(), tool, is_error, failed, exit_code, result }
     };
     Some(match entry {
+        Entry::Notice(notice) => SessionEvent::Notice {
+            id: notice.id.clone(),
+            from: notice.from.clone(),
+            text: notice.text.clone(),
+        },
         Entry::RunBegun { run, .. } => SessionEvent::RunBegun { run: run.clone() },
         Entry::CallBegun { call, .. } => {
             let known = state.call(call)?;

@@ -223,3 +223,38 @@ async fn message_without_a_model_is_answered_with_the_error() {
     );
     world.stop().await;
 }
+
+/// A notice starts no run. The model sees it once, with the next message, and its labels come with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn notice_starts_no_run_and_reaches_the_model_once_with_its_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| {
+        let seen = texts(request).iter().filter(|text| text.contains("[notice from cron:j1")).count();
+        says(&format!("seen {seen}"))
+    };
+    let world = World::open(folder.path(), Setup::default(), script).await;
+    let key = world.key();
+    let notice = |id: &str| gantry_agent::Notice {
+        id: id.into(),
+        from: "cron:j1".into(),
+        text: "the backup is done".into(),
+        at: 1,
+        labels: vec![gantry_tool::Label::Untrusted],
+    };
+    let mut events = world.sessions.listen(&key);
+    assert!(world.sessions.notify(&key, notice("n1")).await.unwrap());
+    assert!(!world.sessions.notify(&key, notice("n1")).await.unwrap(), "a repetition changes nothing");
+    until(&mut events, |event| matches!(event, SessionEvent::Notice { text, .. } if text.contains("backup")))
+        .await;
+    assert!(world.model.requests.lock().unwrap().is_empty());
+    assert!(world.sessions.status(&key).await.unwrap().labels.is_empty());
+    world.stop().await;
+
+    // It waits over a restart.
+    let world = World::open(folder.path(), Setup::default(), script).await;
+    assert!(!world.sessions.notify(&key, notice("n1")).await.unwrap());
+    assert_eq!(final_text(&world.ask("hello").await), "seen 1");
+    assert_eq!(world.sessions.status(&key).await.unwrap().labels, [gantry_tool::Label::Untrusted]);
+    assert_eq!(final_text(&world.ask("again").await), "seen 1");
+    world.stop().await;
+}

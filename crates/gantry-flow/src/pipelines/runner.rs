@@ -160,7 +160,10 @@ async fn finish(flow: &Flow, run: &mut RunState, index: usize, end: BackgroundEn
             step.error = Some(stored(error));
             if run.definition.on_failure == OnFailure::Notify {
                 let text = format!("Step {:?} of the pipeline {:?} failed.", step.step, run.name);
-                flow.notify(&run.agent, &text);
+                let key = format!("pipeline-step:{}:{}", run.id, step.step);
+                if let Err(err) = flow.notify(&run.agent, "A step of a pipeline failed", &text, &key).await {
+                    tracing::error!(%err, key, "pipeline_notice_failed");
+                }
             }
         }
     }

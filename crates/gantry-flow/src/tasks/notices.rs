@@ -19,6 +19,8 @@ pub(crate) struct Notice {
 /// Stores a notice. One that cannot be stored is logged: the task's own state still has the facts.
 pub(crate) async fn send(flow: &Flow, notice: Notice) {
     let Notice { key, agent, title, text, labels, from } = notice;
-    flow.notify(&agent, &format!("{title}\n{text}"));
-    tracing::debug!(key, from, ?labels, "task_notice");
+    let message = flow.notice(&agent, &title, &text, &key, &from, &labels);
+    if let Err(err) = flow.send_messages(&[message]).await {
+        tracing::error!(%err, key, "task_notice_failed");
+    }
 }

@@ -137,7 +137,7 @@ impl Worker {
             tracing::warn!(%err, "tasks_sweep_failed");
         }
         // The sessions of these runs continue by themselves; this waits for their ends.
-        match database.adopt_task_runs(&self.flow.tasks.owner).await {
+        match database.adopt_task_runs(&self.flow.owner).await {
             Ok(runs) => runs.into_iter().for_each(|run| self.follow(run, None)),
             Err(err) => tracing::error!(%err, "tasks_adopt_failed"),
         }
@@ -164,8 +164,7 @@ impl Worker {
             self.admit(Task::read(row)?, now).await?;
         }
         while let Ok(slot) = self.flow.tasks.slots.clone().try_acquire_owned() {
-            let claimed =
-                database.claim_task_run(&self.flow.tasks.owner, self.flow.parts.clock.now()).await?;
+            let claimed = database.claim_task_run(&self.flow.owner, self.flow.parts.clock.now()).await?;
             let Some(run) = claimed else { break };
             self.follow(run, Some(slot));
         }

@@ -1,5 +1,7 @@
 //! Removes old rows that no other module of this folder removes, and shrinks the database file.
 
+use sqlx::SqliteConnection;
+
 use crate::database::{Database, DatabaseError, query_error};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -61,18 +63,7 @@ impl Database {
             if old.is_empty() {
                 return Ok(swept);
             }
-            let family = "(SELECT value FROM json_each($1))";
-            let keys = serde_json::json!(old).to_string();
-            for statement in [
-                format!(
-                    "DELETE FROM session_events WHERE session IN
-                       (SELECT id FROM sessions WHERE key IN {family} OR root IN {family})"
-                ),
-                format!("DELETE FROM sessions WHERE key IN {family} OR root IN {family}"),
-            ] {
-                let removed = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(&keys);
-                removed.execute(&mut *transaction).await.map_err(&failed)?;
-            }
+            remove_sessions(&mut transaction, DOING, &old).await?;
             transaction.commit().await.map_err(&failed)?;
             swept += old.len() as u64;
         }
@@ -123,6 +114,27 @@ impl Database {
         }
         Ok(())
     }
+}
+
+/// Removes sessions with their children.
+pub(super) async fn remove_sessions(
+    connection: &mut SqliteConnection,
+    doing: &'static str,
+    keys: &[String],
+) -> Result<(), DatabaseError> {
+    let family = "(SELECT value FROM json_each($1))";
+    let keys = serde_json::json!(keys).to_string();
+    for statement in [
+        format!(
+            "DELETE FROM session_events WHERE session IN
+               (SELECT id FROM sessions WHERE key IN {family} OR root IN {family})"
+        ),
+        format!("DELETE FROM sessions WHERE key IN {family} OR root IN {family}"),
+    ] {
+        let removed = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(&keys);
+        removed.execute(&mut *connection).await.map_err(query_error(doing))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

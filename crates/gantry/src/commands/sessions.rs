@@ -264,6 +264,9 @@ fn whole_input(input: &Value) -> String {
 fn line(output: &Output, entry: HistoryEntry) -> Option<String> {
     Some(match entry {
         HistoryEntry::MessageIn { from, text } => format!("{} {text}", output.bold(&from)),
+        HistoryEntry::Notice { from, text } => {
+            format!("{} {text}", output.yellow(&format!("notice from {from}:")))
+        }
         HistoryEntry::Replied { reply } => reply_text(output, &reply.message.content),
         HistoryEntry::CallEnded { result } if result.is_error => {
             output.yellow(&format!("  failed: {}", first_text(&result.content)))

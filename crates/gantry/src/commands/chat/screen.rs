@@ -45,6 +45,11 @@ impl<'a> Screen<'a> {
             SessionEvent::ToolEnd { call, is_error, failed, exit_code, result, .. } => {
                 self.call_ended(call, failure(*is_error, *failed, *exit_code, result));
             }
+            SessionEvent::Notice { from, text, .. } => {
+                self.end_line();
+                self.note(&format!("notice from {from}:"), Tone::Quiet);
+                self.output.page(text);
+            }
             SessionEvent::Approval { .. } | SessionEvent::Asked { .. } => self.end_line(),
             SessionEvent::Compacted { .. } => self.note("the conversation was compacted", Tone::Quiet),
             SessionEvent::Final { .. } if streams && self.is_in_line => self.end_line(),
