@@ -17,6 +17,7 @@ mod log;
 mod mcp;
 mod sessions;
 mod snapshots;
+mod tasks;
 mod workers;
 
 /// Commands, their output and their exit codes.
