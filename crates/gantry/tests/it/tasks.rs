@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_model::testing::{Heard, Turn};
+use gantry_model::testing::{Heard, KEY, Turn};
 use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
@@ -58,6 +58,17 @@ fn notices(up: &Gateway) -> Vec<String> {
 
 fn await_status(up: &Gateway, id: &str, status: &str) {
     eventually(&format!("the task is {status}"), SOON, || task(up, id)["status"] == status);
+}
+
+/// A world whose model has a price, which the budgets of background work need.
+fn world_with(model: &Model, agent: &str) -> World {
+    let world = World::new();
+    world.configure(&format!(
+        "[models]\n[models.providers.lab]\nbaseUrl = \"{}\"\nkey = \"{KEY}\"\n[models.providers.lab.models.scripted-1]\n\
+         contextWindow = 100000\nprice = {{ input = 0.01, output = 0.01 }}\n[agents.main]\n{agent}\n",
+        model.base_url()
+    ));
+    world
 }
 
 /// A model that must not be asked.
@@ -174,7 +185,7 @@ fn client_tokens_see_and_change_the_tasks_of_their_agents_only() {
     };
     let other = up.client_token(&world, "other", &["--agents", "other"]);
     assert_eq!(ask(&other, "GET", "/v1/tasks", "").json()["total"], 0);
-    assert_eq!(ask(&other, "GET", &format!("/v1/tasks/{id}"), "").status, 422);
+    assert_eq!(ask(&other, "GET", &format!("/v1/tasks/{id}"), "").status, 400);
     let reader = up.client_token(&world, "reader", &["--agents", "main", "--read-only"]);
     assert_eq!(ask(&reader, "GET", "/v1/tasks", "").json()["total"], 1);
     for (path, body) in

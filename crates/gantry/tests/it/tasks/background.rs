@@ -39,7 +39,7 @@ fn talk(up: &Gateway, answer: &str) -> (String, Vec<Value>) {
 #[test]
 fn s32_task_of_an_agent_runs_after_one_yes_and_reports_to_the_owner() {
     let model = creating(json!({"title": "Water the plants", "assignee": "agent"}));
-    let world = model.world("autonomy = \"guided\"");
+    let world = world_with(&model, "autonomy = \"guided\"");
     let up = Gateway::start(&world);
     let (answer, questions) = talk(&up, "yes");
     assert_eq!(questions.len(), 1, "{questions:?}");
@@ -60,7 +60,7 @@ fn s32_task_of_an_agent_runs_after_one_yes_and_reports_to_the_owner() {
 #[test]
 fn s32_task_that_a_person_refuses_is_not_stored() {
     let model = creating(json!({"title": "Water the plants", "schedule": "1h"}));
-    let world = model.world("autonomy = \"guided\"");
+    let world = world_with(&model, "autonomy = \"guided\"");
     let up = Gateway::start(&world);
     let (answer, questions) = talk(&up, "no");
     assert_eq!(questions.len(), 1);
@@ -71,7 +71,7 @@ fn s32_task_that_a_person_refuses_is_not_stored() {
 #[test]
 fn s32_task_of_an_autonomous_agent_waits_for_gantry_tasks_confirm() {
     let model = creating(json!({"title": "Water the plants", "assignee": "agent"}));
-    let world = model.world("autonomy = \"autonomous\"");
+    let world = world_with(&model, "autonomy = \"autonomous\"");
     let up = Gateway::start(&world);
     let (answer, questions) = talk(&up, "yes");
     assert!(questions.is_empty() && answer.contains("gantry tasks confirm"), "{answer}");
@@ -95,7 +95,7 @@ fn change_of_what_an_agents_task_does_needs_another_yes() {
         ),
         _ => Turn::text(heard.last_text()),
     });
-    let world = model.world("autonomy = \"guided\"");
+    let world = world_with(&model, "autonomy = \"guided\"");
     let up = Gateway::start(&world);
     let (answer, questions) = talk(&up, "yes");
     assert_eq!(questions.len(), 2, "{questions:?}");
@@ -106,7 +106,7 @@ fn change_of_what_an_agents_task_does_needs_another_yes() {
 #[test]
 fn s31_scheduled_task_of_an_agent_runs_at_once_and_stays_open() {
     let model = creating(json!({}));
-    let world = model.world("autonomy = \"guided\"");
+    let world = world_with(&model, "autonomy = \"guided\"");
     let up = Gateway::start(&world);
     let created = add(&up, json!({"title": "Report", "schedule": "every 2 hours", "assignee": "agent"}));
     let id = created["id"].as_str().unwrap();
@@ -123,7 +123,7 @@ fn s31_scheduled_task_of_an_agent_runs_at_once_and_stays_open() {
 #[test]
 fn s31_failed_one_shot_is_final() {
     let model = Model::deciding(|_: &Heard| Turn::status(400));
-    let world = model.world("autonomy = \"guided\"");
+    let world = world_with(&model, "autonomy = \"guided\"");
     let up = Gateway::start(&world);
     let created = add(&up, json!({"title": "Impossible", "assignee": "agent"}));
     let id = created["id"].as_str().unwrap();
@@ -136,10 +136,11 @@ fn s31_failed_one_shot_is_final() {
 #[test]
 fn s31_pipeline_task_runs_a_stored_pipeline_without_a_model() {
     let model = silent();
-    let world = model.world("autonomy = \"guided\"");
+    let world = world_with(&model, "autonomy = \"guided\"");
     let up = Gateway::start(&world);
     let steps = json!([{"id": "one", "tool": "Bash", "input": {"command": "echo {{params.word}} >> notes"}}]);
-    let body = json!({"name": "note", "steps": steps, "parameters": [{"name": "word", "type": "string", "source": "user_input"}]});
+    let definition = json!({"name": "note", "steps": steps, "parameters": [{"name": "word", "type": "string", "source": "user_input"}]});
+    let body = json!({"definition": definition});
     let stored = up.ask("POST", "/v1/pipelines", &[], body.to_string().as_bytes());
     assert_eq!(stored.status, 200, "{stored:?}");
     let pipeline = stored.json()["id"].as_str().unwrap().to_owned();
@@ -157,7 +158,7 @@ fn cancelled_task_stops_its_run() {
         0 => call("Bash", json!({"command": "touch begun; sleep 60"})),
         _ => Turn::text("done"),
     });
-    let world = model.world("autonomy = \"guided\"");
+    let world = world_with(&model, "autonomy = \"guided\"");
     let up = Gateway::start(&world);
     let created = add(&up, json!({"title": "Long", "assignee": "agent"}));
     let id = created["id"].as_str().unwrap();
@@ -173,7 +174,7 @@ fn run_of_a_killed_gateway_is_continued_and_does_nothing_twice() {
         0 => call("Bash", json!({"command": "echo run >> notes; sleep 3"})),
         _ => Turn::text("done"),
     });
-    let world = model.world("autonomy = \"guided\"");
+    let world = world_with(&model, "autonomy = \"guided\"");
     let up = Gateway::start(&world);
     let created = add(&up, json!({"title": "Once", "assignee": "agent"}));
     let id = created["id"].as_str().unwrap();

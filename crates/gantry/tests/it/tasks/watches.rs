@@ -49,7 +49,7 @@ fn serve(mut stream: TcpStream, text: &Mutex<String>, noted: &Mutex<Vec<String>>
 }
 
 fn world_of(model: &Model) -> World {
-    model.world("autonomy = \"guided\"\n[web]\nallowedHosts = [\"127.0.0.1\"]")
+    world_with(model, "autonomy = \"guided\"\n[web]\nallowedHosts = [\"127.0.0.1\"]")
 }
 
 /// Looks at the page now, and waits until the look is over.
