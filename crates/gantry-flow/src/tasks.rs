@@ -13,6 +13,7 @@ mod definition;
 pub(crate) mod http;
 pub(crate) mod methods;
 mod notices;
+mod pipeline_run;
 mod texts;
 pub(crate) mod tools;
 mod watch;
