@@ -3,7 +3,7 @@
 //! A run is rows in the database. [`state::next`] decides without I/O which steps start, [`runner`] performs them, each in a
 //! background session. A restarted gateway finds these sessions again, so a finished step never runs twice.
 
-mod answer;
+pub(crate) mod answer;
 pub(crate) mod api;
 pub(crate) mod costs;
 pub(crate) mod definition;

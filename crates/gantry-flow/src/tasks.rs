@@ -13,6 +13,7 @@ mod definition;
 pub(crate) mod http;
 pub(crate) mod methods;
 mod notices;
+mod pipeline_run;
 mod texts;
 pub(crate) mod tools;
 mod watch;
@@ -41,8 +42,6 @@ pub struct PageAccess {
 pub(crate) struct Tasks {
     pub(crate) config: TasksConfig,
     pub(crate) pages: PageAccess,
-    /// Names this process in the rows that it owns.
-    owner: String,
     /// The worker looks for work when this is notified.
     wake: Notify,
     slots: Arc<Semaphore>,
@@ -55,7 +54,6 @@ impl Tasks {
         Tasks {
             config,
             pages,
-            owner: uuid::Uuid::new_v4().simple().to_string(),
             wake: Notify::new(),
             slots: Arc::new(Semaphore::new(MAX_RUNS)),
             running: Mutex::default(),

@@ -100,7 +100,7 @@ impl Flow {
     }
 
     /// Stores a changed job. `confirmed` says who allowed it, if the change needs that.
-    pub(super) async fn store_change(
+    pub(super) async fn store_job_change(
         &self,
         job: Job,
         input: &CronJobInput,
@@ -318,7 +318,7 @@ impl Flow {
     }
 
     /// Returns a run by its id or a unique beginning of it, with the agent that it belongs to.
-    pub(super) async fn find_run(&self, id: &str) -> Result<(String, String, String), Refusal> {
+    pub(super) async fn find_job_run(&self, id: &str) -> Result<(String, String, String), Refusal> {
         let mut found = match id.trim() {
             "" => Vec::new(),
             id => self.parts.database.find_cron_runs(id).await.map_err(store_refusal)?,
@@ -335,7 +335,12 @@ impl Flow {
     }
 
     /// Stops a run that waits or runs.
-    pub(super) async fn cancel_run(&self, id: &str, state: &str, by: &str) -> Result<CronCancelled, Refusal> {
+    pub(super) async fn cancel_job_run(
+        &self,
+        id: &str,
+        state: &str,
+        by: &str,
+    ) -> Result<CronCancelled, Refusal> {
         let why = format!("cancelled by {by}");
         let now = self.parts.clock.now();
         let text = match () {

@@ -87,7 +87,7 @@ impl Flow {
         };
         // A job of an agent that nobody allowed stays so until `cron.confirm`.
         let confirmed = job.row.confirmed_by.as_ref().map(|_| Some(by));
-        self.store_change(job, &params.patch, checked, authority, confirmed).await
+        self.store_job_change(job, &params.patch, checked, authority, confirmed).await
     }
 
     async fn api_remove(&self, identity: &Identity, id: &str) -> Result<CronRemoved, Refusal> {
@@ -126,9 +126,9 @@ impl Flow {
     }
 
     async fn api_cancel(&self, identity: &Identity, id: &str) -> Result<CronCancelled, Refusal> {
-        let (id, state, agent) = self.find_run(id).await?;
+        let (id, state, agent) = self.find_job_run(id).await?;
         check(identity, &agent, Access::Change)?;
-        self.cancel_run(&id, &state, &identity.owner()).await
+        self.cancel_job_run(&id, &state, &identity.owner()).await
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 use gantry_agent::{Authority, SessionError};
 use gantry_protocol::{AskedAction, CronHistory, CronJob, CronJobInput, CronJobList, CronQueued, CronStatus};
 use gantry_tool::{
-    Approval, Autonomy, Call, Consent, Done, Effect, Label, Principal, Refusal, RefusalCode, UNATTENDED_RULE,
-    Tool, ToolError, Toolset, done,
+    Approval, Autonomy, Call, Consent, Done, Effect, Label, Principal, Refusal, RefusalCode, Tool, ToolError,
+    Toolset, UNATTENDED_RULE, done,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -239,7 +239,7 @@ async fn update(flow: &Arc<Flow>, call: &Call, caller: &Caller, input: Input) ->
         (false, _) => (job.authority.clone(), Some(Some(caller.by.clone()))),
         (true, false) => (job.authority.clone(), None),
     };
-    let stored = flow.store_change(job, &patch, checked, authority, confirmed).await;
+    let stored = flow.store_job_change(job, &patch, checked, authority, confirmed).await;
     Ok(Changed { ok: true, job: Box::new(stored.map_err(tool_error)?) })
 }
 

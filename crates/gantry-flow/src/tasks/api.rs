@@ -11,6 +11,7 @@ use gantry_tool::{Refusal, RefusalCode};
 use super::actions::{Actor, MAX_RUNS_LISTED, TaskError};
 use super::definition::Task;
 use super::texts;
+use crate::access::check_operator;
 use crate::domain::Flow;
 use crate::pipelines::api::check_change;
 
@@ -83,10 +84,7 @@ pub(crate) async fn cancel(flow: &Flow, identity: &Identity, id: &str) -> Answer
 }
 
 pub(crate) async fn confirm(flow: &Flow, identity: &Identity, id: &str) -> Answer<TaskChanged> {
-    if !identity.is_operator() {
-        let refusal = Refusal::new(RefusalCode::Denied, "only the operator can confirm a task");
-        return Err(refusal.with_hint("use the operator's token"));
-    }
+    check_operator(identity, "confirm a task")?;
     let name = name(identity);
     let actor = Actor::Person { name: &name, agent: MAIN };
     let task = flow.confirm_task(actor, id, &name).await.map_err(refusal)?;

@@ -5,15 +5,15 @@
 use std::sync::Arc;
 
 use gantry_agent::{
-    AccountBudget, Authority, BackgroundChange, BackgroundEnd, BackgroundSpec, BackgroundWork, FixedCall,
+    AccountBudget, Authority, BackgroundChange, BackgroundEnd, BackgroundSpec, BackgroundWork, Payer,
     ToolLimits,
 };
 use gantry_model::Money;
 use gantry_protocol::{TaskKind, TaskStatus};
-use gantry_store::{FinishedTaskRun, NewTaskRun, TaskRunRow};
+use gantry_store::{ACCOUNT_SEPARATOR, FinishedTaskRun, NewTaskRun, TaskRunRow};
 use gantry_tool::{Effect, Label, Property};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::actions::TaskError;
 use super::definition::Task;
 use super::notices::{self, Notice};
+use super::pipeline_run::{self, TaskPipeline};
 use super::texts::short_id;
 use super::watch;
 use crate::domain::Flow;
@@ -42,8 +43,8 @@ const MAX_ERRORS: i64 = 10;
 const APPROVAL_MINUTES: u32 = 24 * 60;
 /// Requests to the model in one run.
 const MAX_TURNS: u32 = 30;
-/// How often the state of a long pipeline is read. Each time waits for the limit of one call.
-const MAX_PIPELINE_READS: u32 = 1_000;
+/// Who stops the run of a cancelled task.
+pub(super) const STOPPED_BY: &str = "the owner of the task";
 
 /// What a run does: the task as it was when the run was admitted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -137,7 +138,7 @@ impl Worker {
             tracing::warn!(%err, "tasks_sweep_failed");
         }
         // The sessions of these runs continue by themselves; this waits for their ends.
-        match database.adopt_task_runs(&self.flow.tasks.owner).await {
+        match database.adopt_task_runs(&self.flow.owner).await {
             Ok(runs) => runs.into_iter().for_each(|run| self.follow(run, None)),
             Err(err) => tracing::error!(%err, "tasks_adopt_failed"),
         }
@@ -164,8 +165,7 @@ impl Worker {
             self.admit(Task::read(row)?, now).await?;
         }
         while let Ok(slot) = self.flow.tasks.slots.clone().try_acquire_owned() {
-            let claimed =
-                database.claim_task_run(&self.flow.tasks.owner, self.flow.parts.clock.now()).await?;
+            let claimed = database.claim_task_run(&self.flow.owner, self.flow.parts.clock.now()).await?;
             let Some(run) = claimed else { break };
             self.follow(run, Some(slot));
         }
@@ -225,7 +225,14 @@ async fn perform(
     let account = account(flow, &run);
     let end = match &snapshot.work {
         Work::Pipeline { id, params } => {
-            pipeline(flow, &run, &snapshot, &account, (id, params.as_ref()), slot, stop).await
+            let pipeline = TaskPipeline {
+                id,
+                params: params.as_ref(),
+                authority: &snapshot.authority,
+                payer: Payer { account: account.clone(), budgets: budgets(flow, &account) },
+                title: &snapshot.title,
+            };
+            pipeline_run::run(flow, &run, pipeline, slot, stop).await
         }
         Work::Agent { message } | Work::Watch { message } => {
             let work = BackgroundWork::Message(message.clone());
@@ -242,7 +249,18 @@ fn account(flow: &Flow, run: &TaskRunRow) -> String {
     // The day of admission, so that it is the same after a restart.
     let day = jiff::Timestamp::from_millisecond(run.queued).unwrap_or_default();
     let day = day.to_zoned(flow.parts.zone.clone()).date();
-    format!("task:{}\u{1f}{day}\u{1f}{}", run.task, run.id)
+    format!("task:{}{ACCOUNT_SEPARATOR}{day}{ACCOUNT_SEPARATOR}{}", run.task, run.id)
+}
+
+/// The budgets of a run, and of its task on one day.
+fn budgets(flow: &Flow, account: &str) -> Vec<AccountBudget> {
+    let config = &flow.parts.config;
+    let of_day = account.rsplit_once(ACCOUNT_SEPARATOR).map_or(account, |(above, _)| above);
+    let budget = |account: &str, dollars: f64| AccountBudget {
+        account: account.to_owned(),
+        limit: Money::from_dollars(dollars),
+    };
+    vec![budget(of_day, config.daily_budget_usd), budget(account, config.run_budget_usd)]
 }
 
 fn spec(
@@ -254,12 +272,6 @@ fn spec(
     work: BackgroundWork,
 ) -> BackgroundSpec {
     let is_watch = matches!(snapshot.work, Work::Watch { .. });
-    let config = &flow.parts.config;
-    let of_day = account.rsplit_once('\u{1f}').map_or(account, |(above, _)| above);
-    let budget = |account: &str, dollars: f64| AccountBudget {
-        account: account.to_owned(),
-        limit: Money::from_dollars(dollars),
-    };
     BackgroundSpec {
         conversation,
         label: format!("task {} {}", short_id(&run.task), snapshot.title),
@@ -273,7 +285,7 @@ fn spec(
         tools: if is_watch { vec![read_only_tools()] } else { Vec::new() },
         max_turns: Some(MAX_TURNS),
         account: account.to_owned(),
-        budgets: vec![budget(of_day, config.daily_budget_usd), budget(account, config.run_budget_usd)],
+        budgets: budgets(flow, account),
         approval_minutes: APPROVAL_MINUTES,
     }
 }
@@ -284,7 +296,7 @@ fn read_only_tools() -> ToolLimits {
     ToolLimits { allow: Some(vec![Property::ReadOnly.selector()]), deny }
 }
 
-/// Waits for the end of a session. A run that waits for an answer frees its slot, and the owner gets a notice.
+/// Waits for the end of a session.
 async fn session(
     flow: &Arc<Flow>,
     run: &TaskRunRow,
@@ -300,85 +312,51 @@ async fn session(
             change = background.next() => change,
             () = stop.cancelled(), if !is_stopped => {
                 is_stopped = true;
-                background.stop("the owner of the task").await;
+                background.stop(STOPPED_BY).await;
                 continue;
             }
         };
         match change {
             BackgroundChange::Ended(end) => return Ok(end),
-            BackgroundChange::Working => {
-                let _ = flow.parts.database.park_task_run(run, false).await;
-            }
-            BackgroundChange::Waiting => {
-                let _ = flow.parts.database.park_task_run(run, true).await;
-                if slot.take().is_some() {
-                    flow.tasks.wake.notify_one();
-                }
-                let key = &background.key.key;
-                let notice = Notice {
-                    key: format!("task-question:{}", run.id),
-                    agent: agent.clone(),
-                    title: format!("A question: {title}"),
-                    text: format!(
-                        "The run waits for your answer. `gantry sessions questions {key}` shows the question. Without an \
-                         answer it counts as a no after 24 hours."
-                    ),
-                    labels: Vec::new(),
-                    from: format!("task:{}", run.task),
-                };
-                notices::send(flow, notice).await;
+            change => {
+                let is_waiting = change == BackgroundChange::Waiting;
+                let where_to_look =
+                    format!("`gantry sessions questions {}` shows the question", background.key.key);
+                waits(flow, run, is_waiting, &mut slot, (&title, &agent), &where_to_look).await;
             }
         }
     }
 }
 
-/// The part of a pipeline's outcome that a task reads.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PipelineOutcome {
-    run_id: String,
-    status: String,
-}
-
-/// Runs a pipeline by calls without a model. A pipeline that takes longer than one call is read again.
-async fn pipeline(
-    flow: &Arc<Flow>,
+/// Records that a run waits for an answer, or works again. A waiting run frees its slot, and the owner gets a notice.
+pub(super) async fn waits(
+    flow: &Flow,
     run: &TaskRunRow,
-    snapshot: &Snapshot,
-    account: &str,
-    (id, params): (&str, Option<&Map<String, Value>>),
-    mut slot: Option<OwnedSemaphorePermit>,
-    stop: &CancellationToken,
-) -> Result<BackgroundEnd, String> {
-    let mut input = json!({"pipeline_id": id});
-    if let Some(params) = params {
-        input["params"] = json!(params);
+    is_waiting: bool,
+    slot: &mut Option<OwnedSemaphorePermit>,
+    (title, agent): (&str, &str),
+    where_to_look: &str,
+) {
+    if let Err(err) = flow.parts.database.park_task_run(run, is_waiting).await {
+        tracing::error!(%err, run = run.id, "task_not_parked");
     }
-    for number in 0..MAX_PIPELINE_READS {
-        let conversation = match number {
-            0 => format!("task:{}", run.id),
-            number => format!("task:{}:{number}", run.id),
-        };
-        let call = FixedCall { tool: "run_pipeline".to_owned(), input };
-        let spec = spec(flow, run, snapshot, account, conversation, BackgroundWork::Call(call));
-        let end = session(flow, run, spec, slot.take(), stop).await?;
-        let outcome =
-            end.outcome.as_ref().ok().and_then(|text| serde_json::from_str::<PipelineOutcome>(text).ok());
-        let Some(outcome) = outcome else { return Ok(end) };
-        match outcome.status.as_str() {
-            "running" => input = json!({"runId": outcome.run_id}),
-            "completed" => return Ok(end),
-            status => {
-                let reason = format!(
-                    "the pipeline {status}; `gantry pipelines show {}` has its steps\n{}",
-                    outcome.run_id,
-                    end.outcome.as_deref().unwrap_or_default()
-                );
-                return Ok(BackgroundEnd { outcome: Err(reason), ..end });
-            }
-        }
+    if !is_waiting {
+        return;
     }
-    Err("the pipeline takes too long".to_owned())
+    if slot.take().is_some() {
+        flow.tasks.wake.notify_one();
+    }
+    let notice = Notice {
+        key: format!("task-question:{}", run.id),
+        agent: agent.to_owned(),
+        title: format!("A question: {title}"),
+        text: format!(
+            "The run waits for your answer. {where_to_look}. Without an answer it counts as a no after 24 hours."
+        ),
+        labels: Vec::new(),
+        from: format!("task:{}", run.task),
+    };
+    notices::send(flow, notice).await;
 }
 
 /// Reports the end to the owner, then records it. The notice has a key, so a crash in between does not repeat it.

@@ -18,6 +18,7 @@ mod mcp;
 mod pipelines;
 mod sessions;
 mod snapshots;
+mod tasks;
 mod workers;
 
 /// Commands, their output and their exit codes.
