@@ -6,6 +6,7 @@ mod corpus;
 mod gateway;
 mod mcp;
 mod measure;
+mod pipelines;
 mod sandbox;
 mod web;
 mod web_pages;
@@ -93,7 +94,7 @@ const PROGRAMS: [(&str, &[&str]); 8] = [
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 12] = [
+const BENCHES: [(&str, Bench); 13] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -106,6 +107,7 @@ const BENCHES: [(&str, Bench); 12] = [
     ("mcp", mcp::run),
     ("agent", agent::run),
     ("sandbox", sandbox::run),
+    ("pipelines", pipelines::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {
