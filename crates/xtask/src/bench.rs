@@ -6,6 +6,7 @@ mod corpus;
 mod gateway;
 mod mcp;
 mod measure;
+mod pipelines;
 mod sandbox;
 mod web;
 mod web_pages;
@@ -98,7 +99,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 13] = [
+const BENCHES: &[(&str, Bench)] = & [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -112,6 +113,7 @@ const BENCHES: [(&str, Bench); 13] = [
     ("agent", agent::run),
     ("sandbox", sandbox::run),
     ("workers", workers::run),
+    ("pipelines", pipelines::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

@@ -20,7 +20,7 @@ use crate::shell;
 const TURNS: usize = 100;
 const ANSWERS: usize = 100;
 /// The pause between the head of an answer and its first word, so that every listener is waiting.
-const THINKING: Duration = Duration::from_millis(20);
+pub(super) const THINKING: Duration = Duration::from_millis(20);
 const CALL_FILES: &str = "read all the files";
 
 pub(super) fn run(gantry: &Path, _: &Corpus) -> Result<Vec<Row>> {
@@ -89,8 +89,8 @@ fn milliseconds(duration: Duration) -> f64 {
 }
 
 /// A server that answers in the form of chat completions and looks at the clock.
-struct Model {
-    address: String,
+pub(super) struct Model {
+    pub(super) address: String,
     /// From the last byte of an answer with a call to the last of the next request.
     turns: Receiver<Duration>,
     /// When the first word of an answer was sent.
@@ -98,7 +98,7 @@ struct Model {
 }
 
 impl Model {
-    fn start(files: &Path) -> Result<Model> {
+    pub(super) fn start(files: &Path) -> Result<Model> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
         let (turn, turns) = channel();

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use gantry_model::testing::Turn;
 use gantry_testkit::{Gateway, Random, eventually, is_soak};
 use serde_json::{Value, json};
 
-use super::{GUIDED, PATIENCE, bash, echo, notes};
-use crate::sessions::Model;
+use super::{GUIDED, PATIENCE, PRICED, bash, echo, notes, task};
+use crate::sessions::{Model, call, post, results};
 
 fn rounds() -> usize {
     if is_soak() { 50 } else { 3 }
@@ -80,4 +81,36 @@ fn no_finished_step_runs_twice_and_every_run_ends() {
     assert!(twice.is_empty(), "ran twice: {twice:?}");
     assert!(completed > rounds() * 5, "{completed} steps");
     println!("{kills} kills, {} runs, {completed} completed steps", rounds());
+}
+
+/// The call of an agent that waits for a run joins the same run after a restart.
+#[test]
+fn repeated_call_joins_its_run() {
+    let model = Model::deciding(|heard| match (results(heard), task(heard).as_str()) {
+        (0, "go") => call(
+            "run_pipeline",
+            json!({"steps": [
+                bash("first", "echo first >> notes", &[]), {"id": "slow", "task": "slow", "input_from": ["first"]},
+            ]}),
+        ),
+        (0, _) => Turn { delay_ms: 1_500, ..Turn::text("slept") },
+        _ => Turn::text(heard.last_text()),
+    });
+    let world = model.world(PRICED);
+    let up = Gateway::start(&world);
+    let body = json!({"message": "go", "id": "m"});
+    let mut connection = up.connection();
+    connection.begin(&up, "POST", "/v1/sessions/main/messages", &[], body.to_string().as_bytes());
+    eventually("the second step runs", PATIENCE, || {
+        let run = up.get("/v1/pipeline-runs").json()["runs"][0]["runId"].clone();
+        let state = up.get(&format!("/v1/pipeline-runs/{}", run.as_str().unwrap_or_default())).json();
+        state["outcome"]["steps"][1]["status"] == "running"
+    });
+    up.kill();
+    let up = Gateway::start(&world);
+    let answer = post(&up, "main", &body, &[]).json();
+    let reply = answer["reply"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert!(reply.contains("\"completed\"") && reply.contains("slept"), "{reply}");
+    assert_eq!(notes(&world), ["first"]);
+    assert_eq!(up.get("/v1/pipeline-runs").json()["runs"].as_array().unwrap().len(), 1);
 }
