@@ -488,6 +488,7 @@ export interface HistoryCallResult {
 /** The part of a journal entry that clients show. It is separate from the agent's `Entry`, which is the storage format: a client reads fewer fields, and has to accept kinds that a newer gateway wrote. */
 export type HistoryEntry = 
   | { kind: "message_in"; from: string; text: string; }
+  | { kind: "notice"; from: string; text: string; }
   | { kind: "replied"; reply: HistoryReply; }
   | { kind: "call_ended"; result: HistoryCallResult; }
   | { kind: "call_interrupted"; call: string; }
@@ -1071,6 +1072,7 @@ export interface ServerInfo {
 /** Something that happened in a session. Sessions publish these events, and server-sent events of `/v1/sessions/{key}/messages` have the same form. Events are not stored; the journal has its own entries. */
 export type SessionEvent = 
   | { event: "accepted"; sessionKey: string; messageId: string; }
+  | { event: "notice"; id: string; from: string; text: string; }
   | { event: "run_begun"; run: string; }
   | { event: "text"; run: string; delta: string; }
   | { event: "thinking"; run: string; delta: string; }

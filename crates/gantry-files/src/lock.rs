@@ -105,7 +105,7 @@ mod tests {
     fn engines_that_share_a_folder_exclude_each_other() {
         let folder = tempfile::tempdir().unwrap();
         let [one, other] = [0, 1].map(|_| Locks::new(Some(folder.path())));
-        let id = crate::handle::id_of(&File::open(folder.path()).unwrap()).unwrap();
+        let id = crate::handle::id_of(File::open(folder.path()).unwrap()).unwrap();
         let name = OsStr::new("file");
         let held = one.lock(id, name);
         std::thread::scope(|scope| {

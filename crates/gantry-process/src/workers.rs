@@ -206,11 +206,6 @@ impl Workers {
         self.inner.ending.close();
         self.inner.ending.wait().await;
     }
-
-    /// The process ids of the workers that are idle, the longest idle first.
-    pub fn idle_pids(&self) -> Vec<u32> {
-        self.inner.state().idle.iter().filter_map(|idle| idle.worker.pid()).collect()
-    }
 }
 
 impl Inner {

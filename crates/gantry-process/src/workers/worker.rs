@@ -87,10 +87,6 @@ impl Worker {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.child.id()
-    }
-
     /// Closes the connection, which ends the worker. Kills it if it does not end.
     pub(super) async fn end(self) {
         let Worker { mut child, stream } = self;

@@ -149,7 +149,7 @@ fn instructions_of_a_watched_page_do_nothing_without_a_person() {
     assert_eq!(tasks(&up).len(), 1, "no task was created or cancelled: {:?}", tasks(&up));
     assert_eq!(canary.looks(), 0, "nothing was fetched");
     assert!(!world.workspace().join("evil").exists());
-    assert_eq!(said(&up, "memory_recall", &json!({"namespace": "knowledge"})).contains("obey"), false);
+    assert!(!said(&up, "memory_recall", &json!({"namespace": "knowledge"})).contains("obey"));
     assert_eq!(notices(&up), ["Done: News"], "the report is the only message");
     let session = runs(&up, id)[0]["sessionKey"].as_str().unwrap().to_owned();
     let status = up.get(&format!("/v1/sessions/{session}")).json();
