@@ -44,7 +44,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    fn new(parts: FlowParts) -> Flow {
+    pub(crate) fn new(parts: FlowParts) -> Flow {
         Flow { outbox: Outbox::new(&parts), jobs: Jobs::default(), owner: Uuid::now_v7().to_string(), parts }
     }
 }
@@ -77,7 +77,7 @@ impl Domain for FlowDomain {
             running.tools.add(tools(Some(self.flow.clone())))?;
             running.tasks.spawn(outbox::run(self.flow.clone(), running.stopping.clone()));
             if self.flow.parts.config.enabled {
-                jobs::run(self.flow.clone(), running).await;
+                jobs::run(self.flow.clone(), &running.tasks, &running.stopping);
             }
             Ok(())
         })

@@ -10,6 +10,8 @@ mod config;
 mod domain;
 mod jobs;
 mod outbox;
+#[cfg(test)]
+mod testing;
 mod time;
 mod tools;
 
