@@ -90,6 +90,17 @@ pub struct ToolLimits {
 pub struct AccountBudget {
     pub account: String,
     pub limit: Money,
+    /// Models without a known price count as free.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allows_unpriced: bool,
+}
+
+impl AccountBudget {
+    /// The budget of background work. Users of models without a known price did not choose it, so it does not stop them.
+    pub fn background(account: &str, dollars: f64) -> AccountBudget {
+        let limit = Money::from_dollars(dollars);
+        AccountBudget { account: account.to_owned(), limit, allows_unpriced: true }
+    }
 }
 
 /// The account that pays for a run. A run that an agent's message started is paid by the sender's run.
@@ -174,7 +185,11 @@ impl From<Child> for ChildLimits {
             Effort::High => "high",
         };
         let tools = |tools: ToolLimits| ChildTools { allow: tools.allow, deny: tools.deny };
-        let budget = |own: AccountBudget| ChildBudget { account: own.account, limit: own.limit.nanos() };
+        let budget = |own: AccountBudget| ChildBudget {
+            account: own.account,
+            limit: own.limit.nanos(),
+            allows_unpriced: own.allows_unpriced,
+        };
         ChildLimits {
             name: child.name,
             parent: child.parent,
@@ -330,7 +345,11 @@ mod tests {
             shown: Some(vec!["Read".into()]),
             max_turns: Some(3),
             max_tokens: Some(100),
-            budgets: vec![AccountBudget { account: "a".into(), limit: Money::from_dollars(0.5) }],
+            budgets: vec![AccountBudget {
+                account: "a".into(),
+                limit: Money::from_dollars(0.5),
+                allows_unpriced: true,
+            }],
             isolated_memory: true,
             unattended: true,
             background: Some(Background {

@@ -95,7 +95,11 @@ impl Sessions {
         (child.max_turns, child.max_tokens) = (spec.max_turns, spec.max_tokens);
         child.isolated_memory |= spec.isolated_memory;
         if let Some(limit) = spec.max_budget {
-            child.budgets.push(AccountBudget { account: child.account.clone(), limit });
+            child.budgets.push(AccountBudget {
+                account: child.account.clone(),
+                limit,
+                allows_unpriced: false,
+            });
         }
         self.start(key, child, incoming).await
     }

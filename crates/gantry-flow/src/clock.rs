@@ -55,8 +55,7 @@ impl Clock {
     pub async fn wait_until(&self, time: i64) {
         match &self.0 {
             Source::System => {
-                let left = u64::try_from(time.saturating_sub(self.now())).unwrap_or(0);
-                tokio::time::sleep(Duration::from_millis(left).min(LONGEST_SLEEP)).await;
+                tokio::time::sleep(sleep_until(time, self.now())).await;
             }
             Source::Virtual(clock) => {
                 let moved = clock.moved.notified();
@@ -65,5 +64,43 @@ impl Clock {
                 }
             }
         }
+    }
+}
+
+/// How long to sleep before the time is compared again.
+fn sleep_until(time: i64, now: i64) -> Duration {
+    let left = u64::try_from(time.saturating_sub(now)).unwrap_or(0);
+    Duration::from_millis(left).min(LONGEST_SLEEP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s13_sleeps_are_short_so_that_a_suspended_machine_notices_the_time() {
+        assert_eq!(sleep_until(8 * 3_600_000, 0), Duration::from_secs(20));
+        assert_eq!(sleep_until(i64::MAX, i64::MIN), Duration::from_secs(20));
+        assert_eq!(sleep_until(1_500, 1_000), Duration::from_millis(500));
+        assert_eq!(sleep_until(1_000, 9_000), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn virtual_clock_wakes_waiters_when_it_is_moved() {
+        let clock = Clock::virtual_at(10);
+        clock.wait_until(10).await;
+        let waiting = tokio::spawn({
+            let clock = clock.clone();
+            async move {
+                while clock.now() < 20 {
+                    clock.wait_until(20).await;
+                }
+            }
+        });
+        for now in [15, 20] {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            clock.set(now);
+        }
+        waiting.await.unwrap();
     }
 }

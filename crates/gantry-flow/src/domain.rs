@@ -51,7 +51,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    fn new(parts: FlowParts) -> Flow {
+    pub(crate) fn new(parts: FlowParts) -> Flow {
         Flow {
             outbox: Outbox::new(&parts),
             owner: Uuid::now_v7().to_string(),
@@ -99,7 +99,7 @@ impl Domain for FlowDomain {
             running.tasks.spawn(outbox::run(self.flow.clone(), running.stopping.clone()));
             self.flow.start_pipelines(running.tasks.clone(), running.stopping.clone());
             if self.flow.parts.config.enabled {
-                jobs::run(self.flow.clone(), running).await;
+                jobs::run(self.flow.clone(), &running.tasks, &running.stopping);
                 let work =
                     tasks::worker::run(self.flow.clone(), running.tasks.clone(), running.stopping.clone());
                 running.tasks.spawn(work);

@@ -9,6 +9,8 @@ mod plan;
 mod run;
 mod service;
 mod surfaces;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tool;
 mod worker;
 

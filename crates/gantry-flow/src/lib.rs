@@ -14,6 +14,8 @@ mod pipelines;
 mod plans;
 mod processes;
 mod tasks;
+#[cfg(test)]
+mod testing;
 mod time;
 mod tools;
 

@@ -104,6 +104,9 @@ pub struct ChildBudget {
     pub account: String,
     /// In billionths of a US dollar.
     pub limit: u64,
+    /// Models without a known price count as free.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allows_unpriced: bool,
 }
 
 /// Whether a model thinks before it answers.

@@ -42,7 +42,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     // Measures the packaged binary.
     shell::step(&["cargo", "build", "--profile", "dist", "-p", "gantry"])?;
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| name.contains(wanted.as_str()));
-    for (name, parts) in PROGRAMS {
+    for &(name, parts) in PROGRAMS {
         if wanted(name) {
             shell::step(&[&["cargo", "build", "--profile", "dist", "-p"][..], parts].concat())?;
         }
@@ -53,7 +53,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     forget(&gantry)?;
 
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for (name, bench) in BENCHES {
+    for &(name, bench) in BENCHES {
         if wanted(name) {
             println!("measuring {name} …");
             match bench(&gantry, &corpus) {
@@ -99,7 +99,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: &[(&str, Bench)] = & [
+const BENCHES: &[(&str, Bench)] = &[
     ("grep", grep),
     ("glob", glob),
     ("read", read),

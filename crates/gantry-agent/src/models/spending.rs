@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gantry_model::{Budgets, Model, Money, OverBudget, Request, Spent, most_it_costs};
+use gantry_model::{Budgets, Model, Money, OverBudget, Request, Spent, Unpriced, most_it_costs};
 use gantry_store::{ACCOUNT_SEPARATOR, Database, DatabaseError};
 use jiff::tz::TimeZone;
 
@@ -113,6 +113,7 @@ impl Spending {
         let Budgets { run, agent, day, unpriced } = budgets;
         let common = run.or(agent).or(day).map(|_| (budgets, asker.run.as_str()));
         let own = asker.budgets.iter().map(|budget| {
+            let unpriced = if budget.allows_unpriced { Unpriced::Free } else { unpriced };
             let limit = Budgets { run: Some(budget.limit), agent: None, day: None, unpriced };
             (limit, budget.account.as_str())
         });

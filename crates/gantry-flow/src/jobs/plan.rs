@@ -62,10 +62,10 @@ pub(super) fn plan(job: &DueJob<'_>, now: i64) -> Plan {
     let jitter = jitter_ms(job.id, job.jitter_seconds);
     // Occurrences up to here are due.
     let until = now.saturating_sub(jitter).max(job.next_at);
-    let next_at = job.schedule.next_after(until);
+    let (newest, next_at) = around(job.schedule, job.next_at, until);
     let due_at = next_at.map(|next| next.saturating_add(jitter));
     let mut occurrences = Vec::new();
-    let Some(newest) = newest(job.schedule, job.next_at, until) else {
+    let Some(newest) = newest else {
         let outcome = Outcome::Missed(NOT_RUNNING);
         occurrences.push(Planned { from: job.next_at, through: until, outcome });
         return Plan { occurrences, next_at, due_at };
@@ -99,25 +99,24 @@ fn overlapping(job: &DueJob<'_>) -> Option<Outcome> {
     }
 }
 
-/// Returns the newest occurrence from `first` until `until`, or `None` if it is older than the search goes. The search does not
-/// depend on the number of occurrences.
-fn newest(schedule: &Schedule, first: i64, until: i64) -> Option<i64> {
+/// Returns the newest occurrence from `first` until `until`, and the first one after it. The newest is `None` if it is older
+/// than the search goes. The search does not depend on the number of occurrences.
+fn around(schedule: &Schedule, first: i64, until: i64) -> (Option<i64>, Option<i64>) {
     match schedule {
-        Schedule::At { .. } => Some(first),
+        Schedule::At { .. } => (Some(first), None),
         Schedule::Every { every_ms, .. } => {
             let every = (*every_ms).max(MINUTE_MS);
-            Some(first.saturating_add((until - first) / every * every))
+            (Some(first.saturating_add((until - first) / every * every)), schedule.next_after(until))
         }
         Schedule::Cron { .. } => {
             let from = until.saturating_sub(SEARCH_MS);
-            let known = (first >= from).then_some(first);
-            let mut newest = known;
-            let mut after = known.unwrap_or(from - 1);
-            while let Some(next) = schedule.next_after(after).filter(|next| *next <= until) {
-                newest = Some(next);
-                after = next;
+            let mut newest = (first >= from).then_some(first);
+            let mut next = schedule.next_after(newest.unwrap_or(from - 1));
+            while let Some(later) = next.filter(|next| *next <= until) {
+                newest = Some(later);
+                next = schedule.next_after(later);
             }
-            newest
+            (newest, next)
         }
     }
 }

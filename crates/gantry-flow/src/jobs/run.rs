@@ -7,7 +7,6 @@ use gantry_agent::{
     AccountBudget, BackgroundChange, BackgroundSpec, BackgroundWork, NewMessage, Payer, Sent, SessionError,
     SessionEvent,
 };
-use gantry_model::Money;
 use gantry_protocol::{CronPause, OutboxBody};
 use gantry_store::{ACCOUNT_SEPARATOR, CronRunRow, FinishedRun, JobAfterRun, NewOutboxMessage, RUN_MESSAGE};
 use gantry_tool::Label;
@@ -95,8 +94,8 @@ fn account(flow: &Flow, run: &CronRunRow) -> Payer {
     let account = format!("{daily}{ACCOUNT_SEPARATOR}{}", run.id);
     let config = &flow.parts.config;
     let budgets = vec![
-        AccountBudget { account: account.clone(), limit: Money::from_dollars(config.run_budget_usd) },
-        AccountBudget { account: daily, limit: Money::from_dollars(config.daily_budget_usd) },
+        AccountBudget::background(&account, config.run_budget_usd),
+        AccountBudget::background(&daily, config.daily_budget_usd),
     ];
     Payer { account, budgets }
 }

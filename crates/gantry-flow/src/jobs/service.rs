@@ -371,7 +371,7 @@ pub(super) fn first_run(id: &str, definition: &JobDefinition, now: i64) -> (Opti
 }
 
 fn is_past(schedule: &Schedule, now: i64) -> bool {
-    matches!(schedule, Schedule::At { at_ms } if *at_ms < now)
+    matches!(schedule, Schedule::At { at_ms } if *at_ms <= now)
 }
 
 pub(super) fn new_run(job: &Job, scheduled_at: i64, not_before: i64) -> Result<NewCronRun, Refusal> {

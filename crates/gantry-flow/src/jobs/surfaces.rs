@@ -44,23 +44,35 @@ impl Flow {
         Ok(job)
     }
 
-    async fn api_list(&self, identity: &Identity, params: CronListParams) -> Result<CronJobList, Refusal> {
+    pub(super) async fn api_list(
+        &self,
+        identity: &Identity,
+        params: CronListParams,
+    ) -> Result<CronJobList, Refusal> {
         let chosen = chosen(identity, params.agent_id)?;
         let limit = params.limit.unwrap_or(200).clamp(1, 500);
         let with_disabled = params.include_disabled.unwrap_or(true);
         self.list_jobs(chosen.as_deref(), with_disabled, limit, params.offset.unwrap_or(0)).await
     }
 
-    async fn api_status(&self, identity: &Identity, params: CronStatusParams) -> Result<CronStatus, Refusal> {
+    pub(super) async fn api_status(
+        &self,
+        identity: &Identity,
+        params: CronStatusParams,
+    ) -> Result<CronStatus, Refusal> {
         self.jobs_status(chosen(identity, params.agent_id)?.as_deref()).await
     }
 
-    async fn api_show(&self, identity: &Identity, id: &str) -> Result<CronJob, Refusal> {
+    pub(super) async fn api_show(&self, identity: &Identity, id: &str) -> Result<CronJob, Refusal> {
         let job = self.job_for(identity, id, Access::Read).await?;
         Ok(self.job_info(&job, Vec::new()))
     }
 
-    async fn api_add(self: &Arc<Flow>, identity: &Identity, input: CronJobInput) -> Result<CronJob, Refusal> {
+    pub(super) async fn api_add(
+        self: &Arc<Flow>,
+        identity: &Identity,
+        input: CronJobInput,
+    ) -> Result<CronJob, Refusal> {
         let agent = input.agent_id.clone().unwrap_or_else(|| MAIN.to_owned());
         check(identity, &agent, Access::Change)?;
         let by = identity.owner();
@@ -70,7 +82,7 @@ impl Flow {
         self.store_job(checked, authority, enabled, Some(by)).await
     }
 
-    async fn api_update(
+    pub(super) async fn api_update(
         self: &Arc<Flow>,
         identity: &Identity,
         params: CronUpdateParams,
@@ -90,32 +102,32 @@ impl Flow {
         self.store_job_change(job, &params.patch, checked, authority, confirmed).await
     }
 
-    async fn api_remove(&self, identity: &Identity, id: &str) -> Result<CronRemoved, Refusal> {
+    pub(super) async fn api_remove(&self, identity: &Identity, id: &str) -> Result<CronRemoved, Refusal> {
         let job = self.job_for(identity, id, Access::Change).await?;
         Ok(CronRemoved { removed: self.remove_job(&job).await? })
     }
 
-    async fn api_run(&self, identity: &Identity, id: &str) -> Result<CronQueued, Refusal> {
+    pub(super) async fn api_run(&self, identity: &Identity, id: &str) -> Result<CronQueued, Refusal> {
         let job = self.job_for(identity, id, Access::Change).await?;
         self.start_job(&job).await
     }
 
-    async fn api_pause(&self, identity: &Identity, id: &str) -> Result<CronJob, Refusal> {
+    pub(super) async fn api_pause(&self, identity: &Identity, id: &str) -> Result<CronJob, Refusal> {
         let job = self.job_for(identity, id, Access::Change).await?;
         self.pause_job(&job.row.id, None, &identity.owner()).await
     }
 
-    async fn api_resume(&self, identity: &Identity, id: &str) -> Result<CronJob, Refusal> {
+    pub(super) async fn api_resume(&self, identity: &Identity, id: &str) -> Result<CronJob, Refusal> {
         let job = self.job_for(identity, id, Access::Change).await?;
         self.resume_job(&job.row.id, None).await
     }
 
-    async fn api_confirm(&self, identity: &Identity, id: &str) -> Result<CronJob, Refusal> {
+    pub(super) async fn api_confirm(&self, identity: &Identity, id: &str) -> Result<CronJob, Refusal> {
         check_operator(identity, "allow a job that an agent added")?;
         self.confirm_job(id, &identity.owner()).await
     }
 
-    async fn api_history(
+    pub(super) async fn api_history(
         &self,
         identity: &Identity,
         params: CronHistoryParams,
@@ -125,7 +137,7 @@ impl Flow {
         self.jobs_history(params.job_id.as_deref(), own_agents(identity), limit, offset).await
     }
 
-    async fn api_cancel(&self, identity: &Identity, id: &str) -> Result<CronCancelled, Refusal> {
+    pub(super) async fn api_cancel(&self, identity: &Identity, id: &str) -> Result<CronCancelled, Refusal> {
         let (id, state, agent) = self.find_job_run(id).await?;
         check(identity, &agent, Access::Change)?;
         self.cancel_job_run(&id, &state, &identity.owner()).await

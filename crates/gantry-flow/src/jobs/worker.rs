@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_domain::Running;
 use gantry_protocol::CronQueued;
 use gantry_store::{Admission, CronRunRow, DatabaseError, NewOccurrence};
 use gantry_tool::Refusal;
@@ -36,11 +35,12 @@ struct Worker {
 }
 
 /// Runs scheduled jobs until the gateway stops.
-pub(crate) async fn run(flow: Arc<Flow>, running: &Running) {
-    let (tasks, stopping) = (running.tasks.clone(), running.stopping.clone());
+pub(crate) fn run(flow: Arc<Flow>, tasks: &TaskTracker, stopping: &CancellationToken) {
     let now = flow.parts.clock.now();
-    let mut worker = Worker { flow, tasks, stopping, next_check: now, next_sweep: now };
-    running.spawn_worker(async move {
+    let (spawner, ended) = (tasks.clone(), stopping.clone());
+    let mut worker =
+        Worker { flow, tasks: tasks.clone(), stopping: stopping.clone(), next_check: now, next_sweep: now };
+    let work = async move {
         let mut is_adopted = false;
         let mut expected = i64::MAX;
         loop {
@@ -68,6 +68,12 @@ pub(crate) async fn run(flow: Arc<Flow>, running: &Running) {
                     tokio::time::sleep(RETRY_AFTER).await;
                 }
             }
+        }
+    };
+    spawner.spawn(async move {
+        tokio::select! {
+            () = ended.cancelled() => {}
+            () = work => {}
         }
     });
 }

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gantry_agent::{AccountBudget, Authority, Payer};
-use gantry_model::Money;
 use gantry_protocol::{OnFailure, PipelineDefinition, PipelineStatus, StepModification, StepStatus};
 use gantry_store::{ACCOUNT_SEPARATOR, PipelineRow, PipelineStepRow, RunEnd};
 use gantry_tool::Label;
@@ -225,8 +224,7 @@ impl Flow {
             Some(payer) => (format!("{}{ACCOUNT_SEPARATOR}{own}", payer.account), payer.budgets),
             None => (own, Vec::new()),
         };
-        let limit = Money::from_dollars(self.parts.config.run_budget_usd);
-        budgets.push(AccountBudget { account: account.clone(), limit });
+        budgets.push(AccountBudget::background(&account, self.parts.config.run_budget_usd));
         (account, budgets)
     }
 

@@ -8,7 +8,6 @@ use gantry_agent::{
     AccountBudget, Authority, BackgroundChange, BackgroundEnd, BackgroundSpec, BackgroundWork, Payer,
     ToolLimits,
 };
-use gantry_model::Money;
 use gantry_protocol::{TaskKind, TaskStatus};
 use gantry_store::{ACCOUNT_SEPARATOR, FinishedTaskRun, NewTaskRun, TaskRunRow};
 use gantry_tool::{Effect, Label, Property};
@@ -256,11 +255,10 @@ fn account(flow: &Flow, run: &TaskRunRow) -> String {
 fn budgets(flow: &Flow, account: &str) -> Vec<AccountBudget> {
     let config = &flow.parts.config;
     let of_day = account.rsplit_once(ACCOUNT_SEPARATOR).map_or(account, |(above, _)| above);
-    let budget = |account: &str, dollars: f64| AccountBudget {
-        account: account.to_owned(),
-        limit: Money::from_dollars(dollars),
-    };
-    vec![budget(of_day, config.daily_budget_usd), budget(account, config.run_budget_usd)]
+    vec![
+        AccountBudget::background(of_day, config.daily_budget_usd),
+        AccountBudget::background(account, config.run_budget_usd),
+    ]
 }
 
 fn spec(

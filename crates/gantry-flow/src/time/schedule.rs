@@ -1,5 +1,8 @@
 //! [`Schedule`] is when a job is due: once, at an interval, or by a cron expression.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use gantry_tool::nearest;
@@ -14,6 +17,8 @@ use super::{MINUTE_MS, duration_text, local_text};
 
 /// The longest cron expression.
 const MAX_EXPRESSION: usize = 200;
+/// The number of parsed expressions that are kept.
+const MAX_KNOWN: usize = 512;
 
 /// When a job is due. All instants are absolute, so a schedule means the same after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -98,7 +103,7 @@ impl Schedule {
             }
             Schedule::Cron { expr, tz } => {
                 let zone = zone_named(tz).ok()?;
-                next_match(&parse_expression(expr).ok()?, &zone, after)
+                next_match(&*known_expression(expr)?, &zone, after)
             }
         }
     }
@@ -171,6 +176,21 @@ fn parse_expression(expr: &str) -> Result<Cron, String> {
     }
     let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
     parser.parse(expr).map_err(|err| format!("invalid cron expression {expr:?}: {err}"))
+}
+
+/// Returns a parsed expression. Expressions that were used before are kept, because the same ones are needed again and again.
+fn known_expression(expr: &str) -> Option<Arc<Cron>> {
+    static KNOWN: Mutex<BTreeMap<String, Arc<Cron>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(cron) = known.get(expr) {
+        return Some(cron.clone());
+    }
+    let cron = Arc::new(parse_expression(expr).ok()?);
+    if known.len() >= MAX_KNOWN {
+        known.clear();
+    }
+    known.insert(expr.to_owned(), cron.clone());
+    Some(cron)
 }
 
 fn next_match(cron: &Cron, zone: &TimeZone, after: i64) -> Option<i64> {

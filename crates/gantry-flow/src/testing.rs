@@ -1,0 +1,235 @@
+//! The test environment: a data directory, real sessions with a scripted model, and a clock that tests move.
+#![allow(clippy::disallowed_methods, reason = "tests set up their own environment")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gantry_agent::{
+    Agent, AnswerFuture, Asker, DmScope, FactsFuture, Model, ModelFacts, ModelFailure, Sessions,
+    SessionsParts,
+};
+use gantry_domain::Identity;
+use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
+use gantry_net::{Client, ClientOptions, NetworkPolicy};
+use gantry_store::{DataDir, Database, Journal, Objects};
+use gantry_tool::testing::gate;
+use gantry_tool::{Autonomy, Ctx, Masker, Text, Tool, ToolError, Toolset};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::config::FlowConfig;
+use crate::domain::{Flow, FlowParts};
+use crate::tasks::{PageAccess, TasksConfig};
+use crate::{jobs, outbox, tools};
+
+/// Wed 4 Mar 2026 12:00:00 UTC.
+pub(crate) const START: i64 = 1_772_625_600_000;
+pub(crate) const OPERATOR: Identity = Identity::Operator;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) type Script = Arc<dyn Fn(&Request) -> Result<Reply, ModelFailure> + Send + Sync>;
+
+/// A model that answers by a script, and waits while it is held.
+pub(crate) struct Scripted {
+    script: Script,
+    pub(crate) held: watch::Sender<bool>,
+    pub(crate) requests: Mutex<Vec<Request>>,
+    pub(crate) askers: Mutex<Vec<Asker>>,
+}
+
+impl Model for Scripted {
+    fn answer<'a>(
+        &'a self,
+        asker: &'a Asker,
+        request: &'a Request,
+        cancel: &'a CancellationToken,
+        _: &'a mut (dyn FnMut(StreamEvent) + Send),
+    ) -> AnswerFuture<'a> {
+        Box::pin(async move {
+            self.requests.lock().unwrap().push(request.clone());
+            self.askers.lock().unwrap().push(asker.clone());
+            let mut held = self.held.subscribe();
+            tokio::select! {
+                _ = held.wait_for(|held| !held) => {}
+                () = cancel.cancelled() => return Err(ModelFailure::Failed("cancelled".into())),
+            }
+            (self.script)(request)
+        })
+    }
+
+    fn facts<'a>(&'a self, name: Option<&'a str>) -> FactsFuture<'a> {
+        let name = name.unwrap_or("scripted").to_owned();
+        Box::pin(std::future::ready(Ok(ModelFacts { name, window: 100_000, max_output: 2_000 })))
+    }
+}
+
+pub(crate) fn says(text: &str) -> Result<Reply, ModelFailure> {
+    Ok(reply(vec![Block::text(text)], StopReason::EndTurn))
+}
+
+pub(crate) fn calls(name: &str, input: serde_json::Value) -> Result<Reply, ModelFailure> {
+    let call = Block::ToolUse { id: "c1".into(), name: name.into(), input, malformed: None };
+    Ok(reply(vec![call], StopReason::ToolUse))
+}
+
+fn reply(content: Vec<Block>, stop: StopReason) -> Reply {
+    let usage = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
+    Reply { message: Message { role: Role::Assistant, content }, stop, usage, model: "scripted".into() }
+}
+
+/// The results that the model was given.
+pub(crate) fn results(request: &Request) -> usize {
+    let blocks = request.messages.iter().flat_map(|message| &message.content);
+    blocks.filter(|block| matches!(block, Block::ToolResult { .. })).count()
+}
+
+/// The text of the whole conversation.
+pub(crate) fn texts(request: &Request) -> String {
+    request.messages.iter().map(Message::text).collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) struct World {
+    pub(crate) folder: PathBuf,
+    pub(crate) flow: Arc<Flow>,
+    pub(crate) clock: Clock,
+    pub(crate) model: Arc<Scripted>,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+}
+
+pub(crate) struct Setup {
+    pub(crate) autonomy: Autonomy,
+    pub(crate) config: FlowConfig,
+    pub(crate) now: i64,
+    pub(crate) script: Script,
+    pub(crate) held: bool,
+    /// Whether the workers run.
+    pub(crate) works: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            autonomy: Autonomy::Guided,
+            config: FlowConfig::default(),
+            now: START,
+            script: Arc::new(|_| says("done")),
+            held: false,
+            works: true,
+        }
+    }
+}
+
+/// Writes a line into a file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Note {
+    /// The line.
+    text: String,
+}
+
+impl World {
+    pub(crate) async fn open(folder: &Path, setup: Setup) -> World {
+        let data = DataDir::new(folder.join("data"));
+        let database = Database::open(&data).await.unwrap();
+        let state = Arc::new(folder.join("notes"));
+        let note = Tool::new("note", Toolset::Gantry, &state, |ctx: Ctx<PathBuf>, input: Note| async move {
+            let before = std::fs::read_to_string(&*ctx.state).unwrap_or_default();
+            std::fs::write(&*ctx.state, format!("{before}{}\n", input.text)).unwrap();
+            Ok::<Text, ToolError>(Text(format!("noted {}", input.text)))
+        })
+        .effects(&[]);
+        let gate = Arc::new(gate(vec![note]).0);
+        let model = Arc::new(Scripted {
+            script: setup.script,
+            held: watch::channel(setup.held).0,
+            requests: Mutex::default(),
+            askers: Mutex::default(),
+        });
+        let agent = Agent { autonomy: setup.autonomy, ..Agent::default() };
+        let sessions = Sessions::new(SessionsParts {
+            untrusted_paths: Vec::new(),
+            cache_paths: Vec::new(),
+            session_labels: Arc::new(|_, _| {}),
+            changes: Arc::new(|| Box::pin(async { Vec::new() })),
+            journal: Journal::new(database.clone()),
+            gate: gate.clone(),
+            model: model.clone(),
+            objects: Objects::folder(&data),
+            agents: BTreeMap::from([("main".to_owned(), agent.clone()), ("other".to_owned(), agent)]),
+            dm_scope: DmScope::Main,
+            zone: jiff::tz::TimeZone::UTC,
+            roles: gantry_agent::built_in(),
+            child_limit: Duration::from_secs(600),
+            idle: gantry_agent::IDLE,
+            nodes: Arc::new(Vec::new),
+        });
+        let clock = Clock::virtual_at(setup.now);
+        let flow = Arc::new(Flow::new(FlowParts {
+            config: setup.config,
+            database,
+            sessions: sessions.clone(),
+            clock: clock.clone(),
+            zone: jiff::tz::TimeZone::get("Europe/Berlin").unwrap(),
+            network: ClientOptions::default(),
+            secret: Arc::new(|name, _| Err(format!("unknown secret {name}"))),
+            masker: Masker::default(),
+            tasks: TasksConfig::default(),
+            pages: PageAccess {
+                client: Client::new(ClientOptions::default()),
+                policy: Arc::new(|_| NetworkPolicy::default()),
+            },
+        }));
+        for tool in tools(Some(flow.clone())) {
+            gate.registry().register(tool).unwrap();
+        }
+        sessions.resume().await.unwrap();
+        let world = World {
+            folder: folder.to_owned(),
+            flow,
+            clock,
+            model,
+            tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        };
+        if setup.works {
+            world.work();
+        }
+        world
+    }
+
+    /// Starts the workers.
+    pub(crate) fn work(&self) {
+        self.tasks.spawn(outbox::run(self.flow.clone(), self.stopping.clone()));
+        jobs::run(self.flow.clone(), &self.tasks, &self.stopping);
+    }
+
+    /// Stops everything. Runs in progress stay as they are.
+    pub(crate) async fn stop(self) {
+        self.stopping.cancel();
+        self.flow.parts.sessions.stop(Duration::ZERO).await;
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.flow.parts.database.close().await;
+    }
+
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.join("notes")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(tokio::time::Instant::now() < until, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
