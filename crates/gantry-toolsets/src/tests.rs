@@ -38,7 +38,7 @@ fn names_match_the_created_tools() {
     let mut made: Vec<&str> = entries.iter().map(|tool| bare(tool)).collect();
     let mut named: Vec<&str> =
         crate::names().chain(gantry_agent::tool_names()).chain(gantry_flow::tool_names()).collect();
-    assert_eq!(named.len(), 40);
+    assert_eq!(named.len(), 48);
     made.sort_unstable();
     named.sort_unstable();
     assert_eq!(named, made);
@@ -52,9 +52,10 @@ fn default_selections_are_complete() {
     );
     assert_eq!(
         having(Property::OfferedToAgents),
-        "Bash Edit Glob Grep Process Read Write ask_user gsv__ConfigGet gsv__DeleteFile gsv__EditFile \
-         gsv__LogsGet gsv__ReadFile gsv__SessionSend gsv__SessionsList gsv__Transfer gsv__WriteFile \
-         http_request memory_recall memory_store result_read spawn_agent tool::web_fetch tool::web_search"
+        "Bash Edit Glob Grep Process Read Write ask_user capture_process gsv__ConfigGet gsv__Cron gsv__DeleteFile \
+         gsv__EditFile gsv__LogsGet gsv__ReadFile gsv__SessionSend gsv__SessionsList gsv__Transfer gsv__WriteFile \
+         http_request memory_recall memory_store plan_task promote_process result_read run_pipeline spawn_agent \
+         task_create task_list task_update tool::web_fetch tool::web_search"
     );
 }
 
@@ -68,16 +69,23 @@ fn collectors_have_the_tools_of_the_seed() {
 
 #[test]
 fn child_starting_tools_declare_whether_depth_is_bounded() {
-    assert_eq!(having(Property::StartsChildren), "spawn_agent tool::agent_spawn");
-    assert_eq!(having(Property::StartsUnboundedChildren), "spawn_agent");
+    assert_eq!(
+        having(Property::StartsChildren),
+        "gsv__Cron run_pipeline spawn_agent task_create task_update tool::agent_spawn"
+    );
+    assert_eq!(
+        having(Property::StartsUnboundedChildren),
+        "gsv__Cron run_pipeline spawn_agent task_create task_update"
+    );
 }
 
 #[test]
 fn isolated_children_have_no_storage_and_no_sessions() {
     assert_eq!(
         having(Property::HoldsOwnerData),
-        "gsv__DeleteFile gsv__EditFile gsv__ReadFile gsv__SessionSend gsv__SessionsList gsv__Transfer \
-         gsv__WriteFile tool::agent_send"
+        "capture_process gsv__Cron gsv__DeleteFile gsv__EditFile gsv__ReadFile gsv__SessionSend gsv__SessionsList \
+         gsv__Transfer gsv__WriteFile plan_task promote_process run_pipeline task_create task_list task_update \
+         tool::agent_send"
     );
 }
 
@@ -85,16 +93,20 @@ fn isolated_children_have_no_storage_and_no_sessions() {
 fn gateway_without_a_machine_has_the_tools_that_need_none() {
     assert_eq!(
         those(|tool| !tool.needs_machine()),
-        "ask_user gsv__ConfigGet gsv__DeleteFile gsv__EditFile gsv__LogsGet gsv__ReadFile gsv__SessionSend \
-         gsv__SessionsList gsv__Transfer gsv__WriteFile memory_recall memory_store result_read spawn_agent \
-         tool::agent_send tool::agent_spawn"
+        "ask_user capture_process gsv__ConfigGet gsv__Cron gsv__DeleteFile gsv__EditFile gsv__LogsGet gsv__ReadFile \
+         gsv__SessionSend gsv__SessionsList gsv__Transfer gsv__WriteFile memory_recall memory_store plan_task \
+         promote_process result_read run_pipeline spawn_agent task_create task_list task_update tool::agent_send \
+         tool::agent_spawn"
     );
 }
 
 #[test]
 fn polling_and_resumable_tools_are_marked() {
     assert_eq!(those(Tool::is_polling), "Process gsv__LogsGet");
-    assert_eq!(those(Tool::is_resumable), "spawn_agent tool::agent_send tool::agent_spawn");
+    assert_eq!(
+        those(Tool::is_resumable),
+        "capture_process plan_task promote_process run_pipeline spawn_agent tool::agent_send tool::agent_spawn"
+    );
 }
 
 #[test]
@@ -111,7 +123,10 @@ fn every_tool_declares_its_effects() {
         "Bash Process bash exec http_request tool::shell_exec tool::web_fetch tool::web_search web_research"
     );
     assert_eq!(with(Effect::SendsMessages), "gsv__SessionSend tool::agent_send");
-    assert_eq!(with(Effect::StartsAgents), "spawn_agent tool::agent_spawn");
+    assert_eq!(
+        with(Effect::StartsAgents),
+        "gsv__Cron run_pipeline spawn_agent task_create task_update tool::agent_spawn"
+    );
 }
 
 /// The roles deny by effect exactly the tools that their lists of names denied before.
@@ -125,15 +140,16 @@ fn denied_effects_deny_the_tools_that_have_them() {
     let acts = [Effect::RunsCommands, Effect::SendsMessages, Effect::StartsAgents];
     assert_eq!(
         deny(&[&acts[..], &[Effect::WritesFiles]].concat()),
-        "Glob Grep Read api_setup ask_user gsv__ConfigGet gsv__LogsGet gsv__ReadFile gsv__SessionsList \
-         http_request memory_recall memory_store read read_file result_read tool::file_list \
-         tool::file_read tool::web_fetch tool::web_search web_research"
+        "Glob Grep Read api_setup ask_user capture_process gsv__ConfigGet gsv__LogsGet gsv__ReadFile \
+         gsv__SessionsList http_request memory_recall memory_store plan_task promote_process read read_file \
+         result_read task_list tool::file_list tool::file_read tool::web_fetch tool::web_search web_research"
     );
     assert_eq!(
         deny(&acts),
-        "Edit Glob Grep Read Write api_setup ask_user batch_files gsv__ConfigGet gsv__DeleteFile \
+        "Edit Glob Grep Read Write api_setup ask_user batch_files capture_process gsv__ConfigGet gsv__DeleteFile \
          gsv__EditFile gsv__LogsGet gsv__ReadFile gsv__SessionsList gsv__Transfer gsv__WriteFile \
-         http_request memory_recall memory_store read read_file result_read tool::apply_patch \
+         http_request memory_recall memory_store plan_task promote_process read read_file result_read task_list \
+         tool::apply_patch \
          tool::file_list tool::file_read tool::file_write tool::web_fetch tool::web_search web_research \
          write write_file"
     );
