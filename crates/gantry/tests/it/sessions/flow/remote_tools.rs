@@ -188,7 +188,7 @@ fn owner_can_clear_the_taint_of_a_node() {
     assert!(stage.play(0, 0).is_empty() && stage.play(0, 1).len() == 1);
     let reported =
         super::post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust node:far"}), &[]).json();
-    assert!(reported["told"].as_str().unwrap_or_default().contains("1 marks"), "{reported}");
+    assert!(reported["told"].as_str().unwrap_or_default().contains("1 mark was"), "{reported}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
 }
 
