@@ -17,6 +17,23 @@ export interface Methods {
   "sessions.answer": { params: AnswerParams; result: AnswerResult };
   "grants.list": { params: GrantsListParams; result: GrantList };
   "grants.revoke": { params: GrantParams; result: GrantInfo };
+  "cron.list": { params: CronListParams; result: CronJobList };
+  "cron.show": { params: CronParams; result: CronJob };
+  "cron.status": { params: CronStatusParams; result: CronStatus };
+  "cron.add": { params: CronJobInput; result: CronJob };
+  "cron.update": { params: CronUpdateParams; result: CronJob };
+  "cron.remove": { params: CronParams; result: CronRemoved };
+  "cron.run": { params: CronParams; result: CronQueued };
+  "cron.pause": { params: CronParams; result: CronJob };
+  "cron.resume": { params: CronParams; result: CronJob };
+  "cron.confirm": { params: CronParams; result: CronJob };
+  "cron.history": { params: CronHistoryParams; result: CronHistory };
+  "cron.cancel": { params: CronParams; result: CronCancelled };
+  "outbox.list": { params: OutboxListParams; result: OutboxList };
+  "outbox.show": { params: OutboxParams; result: OutboxMessage };
+  "outbox.resend": { params: OutboxParams; result: OutboxMessage };
+  "outbox.arrived": { params: OutboxParams; result: OutboxMessage };
+  "outbox.drop": { params: OutboxParams; result: OutboxMessage };
   "approval.ask": { params: ApprovalAsk; result: ApprovalAnswer };
   "node.tools": { params: NodeTools; result: Empty };
   "process.ended": { params: ProcessEnd; result: ProcessEndTaken };
@@ -145,8 +162,23 @@ export type AskedAction =
   | { kind: "web_request"; method: string; url: string; host: string; sent?: string | null; notShown?: number; }
   | { kind: "connection"; host: string; port: number; command?: string | null; }
   | { kind: "message"; to: string; text: string; notShown?: number; }
+  | { kind: "schedule"; what: string; when: string; text: string; notShown?: number; }
   | { kind: "other"; tool: string; input: unknown; notShown?: number; }
   | { kind: "unknown"; };
+
+/** A tool call without a model. */
+export interface BackgroundCall {
+  tool: string;
+  input: unknown;
+}
+
+/** The limits of a session that the gateway started for a schedule, a task or a pipeline. */
+export interface BackgroundLimits {
+  /** Minutes until an unanswered question counts as a no. */
+  approvalMinutes: number;
+  /** The session makes this one call and asks no model. */
+  call?: BackgroundCall | null;
+}
 
 /** `params` of a client's `tool.call`. */
 export interface CallParams {
@@ -259,6 +291,8 @@ export interface ChildLimits {
   isolatedMemory: boolean;
   /** A session above it is autonomous, so calls that need an approval are denied. */
   unattended?: boolean;
+  /** No call waits for it: the gateway started it. */
+  background?: BackgroundLimits | null;
 }
 
 /** The name and key of a child session that asks. */
@@ -325,6 +359,258 @@ export interface ConnectionAsk {
   call: string;
   host: string;
   port: number;
+}
+
+/** `result` of `cron.cancel`. */
+export interface CronCancelled {
+  runId: string;
+  text: string;
+}
+
+/** A date as text, or as milliseconds since 1970. */
+export type CronDate = number | string;
+
+/** `result` of `cron.history`, the newest first. */
+export interface CronHistory {
+  runs: CronRun[];
+  /** The number of rows that match. */
+  count: number;
+}
+
+/** `params` of `cron.history`. */
+export interface CronHistoryParams {
+  /** Only this job. */
+  jobId?: string | null;
+  /** 1 to 2,000; 200 when left out. */
+  limit?: number | null;
+  offset?: number | null;
+}
+
+/** An instant of a job. */
+export interface CronInstant {
+  atMs: number;
+  /** In the job's time zone. */
+  local: string;
+  utc: string;
+}
+
+/** A scheduled job. */
+export interface CronJob {
+  id: string;
+  agentId: string;
+  name: string;
+  description?: string | null;
+  enabled: boolean;
+  deleteAfterRun?: boolean;
+  createdAtMs: number;
+  updatedAtMs: number;
+  /** `{kind:"at", atMs}`, `{kind:"every", everyMs, anchorMs}` or `{kind:"cron", expr, tz}`. */
+  schedule: unknown;
+  /** `{mode:"systemEvent", text}` or `{mode:"task", message, deliver, …}`. */
+  spec: unknown;
+  catchUp: string;
+  overlap: string;
+  jitterSeconds: number;
+  carry: string;
+  state: CronJobState;
+  /** The next three runs. */
+  nextRuns: CronInstant[];
+  scheduleHuman: string;
+  nextRunHuman?: string | null;
+  lastRunHuman?: string | null;
+  /** The person who allowed it. A job that an agent added does not run before. */
+  confirmedBy?: string | null;
+  createdBy: string;
+  /** What the reader should know about this answer. */
+  notes?: string[];
+}
+
+/** A job to add, or the fields of a job to change. */
+export interface CronJobInput {
+  /** A name for people. Required to add a job. */
+  name?: string | null;
+  /** When it runs. Required to add a job. */
+  schedule?: CronScheduleInput | null;
+  /** What it does. Required to add a job. */
+  spec?: CronSpecInput | null;
+  /** The agent that runs it. */
+  agentId?: string | null;
+  description?: string | null;
+  /** Whether it is active (default true). */
+  enabled?: boolean | null;
+  /** Delete the job after a successful run, for "at". */
+  deleteAfterRun?: boolean | null;
+  /** What happens to times at which the gateway was not running: "last" runs the last one once if it is not too late (default), "none" runs nothing. */
+  catchUp?: string | null;
+  /** What happens when the previous run has not ended: "skip" (default) or "queue". */
+  overlap?: string | null;
+  /** Starts each run later by a fixed part of this, 0 to 3,600 seconds (default 0). */
+  jitterSeconds?: number | null;
+  /** "summary" gives each run the last run's answer; "none" is the default. */
+  carry?: string | null;
+}
+
+/** `result` of `cron.list`. The nearest next run comes first. */
+export interface CronJobList {
+  jobs: CronJob[];
+  /** The number of jobs that match. */
+  count: number;
+  timezone: string;
+  currentTime: string;
+}
+
+/** The state of a job. */
+export interface CronJobState {
+  nextRunAtMs?: number | null;
+  /** The start of the run in progress. */
+  runningAtMs?: number | null;
+  lastRunAtMs?: number | null;
+  lastStatus?: string | null;
+  lastError?: string | null;
+  lastDurationMs?: number | null;
+  /** Errors in a row. */
+  consecutiveErrors: number;
+  /** Runs in a row that were skipped because a run takes longer than the interval. */
+  skippedInARow: number;
+  /** Why the job does not run until somebody resumes it. */
+  paused?: CronPause | null;
+}
+
+/** `params` of `cron.list`. */
+export interface CronListParams {
+  /** Only the jobs of this agent. */
+  agentId?: string | null;
+  /** True when left out. */
+  includeDisabled?: boolean | null;
+  /** 1 to 500; 200 when left out. */
+  limit?: number | null;
+  offset?: number | null;
+}
+
+/** `params` of methods that name one job, or one run for `cron.cancel`. */
+export interface CronParams {
+  /** The id, or a unique beginning of it. */
+  id: string;
+}
+
+/** Why a job was paused. */
+export interface CronPause {
+  reason: string;
+  at: number;
+  /** The errors in a row that led to it. */
+  count: number;
+}
+
+/** A run that was started by hand: a result of `cron.run`. */
+export interface CronQueued {
+  jobId: string;
+  runId: string;
+  /** `queued`. */
+  status: string;
+  summary: string;
+}
+
+/** `result` of `cron.remove`. */
+export interface CronRemoved {
+  removed: boolean;
+}
+
+/** One occurrence of a job, with its run if it had one. */
+export interface CronRun {
+  jobId: string;
+  runId?: string | null;
+  /** `due`, `catchup` or `manual`. */
+  kind: string;
+  scheduledAtMs: number;
+  /** The last instant that the row covers, if it covers several missed ones. */
+  throughMs?: number | null;
+  startedAtMs?: number | null;
+  endedAtMs?: number | null;
+  /** `queued`, `running`, `parked`, `ok`, `error`, `skipped`, `missed`, `interrupted` or `cancelled`. */
+  status: string;
+  error?: string | null;
+  summary?: string | null;
+  durationMs?: number | null;
+  sessionKey?: string | null;
+  costUsd?: number | null;
+  /** `none`, `queued`, `sent`, `failed` or `unknown`. */
+  delivery: string;
+}
+
+/** When a job is due. `kind` decides which fields count. */
+export interface CronScheduleInput {
+  /** "at" (once), "every" (interval) or "cron" (expression). */
+  kind?: string;
+  /** For "at": "2026-03-05 09:00", "2026-03-05T09:00:00+01:00", "in 2 hours", "today at 17:30", "tomorrow at 9am". Without a zone it is in the user's time zone. */
+  at?: CronDate | null;
+  /** For "at": a relative time, such as "in 30 minutes". */
+  in?: string | null;
+  /** For "at": milliseconds since 1970. */
+  atMs?: number | null;
+  /** For "every": the interval in minutes, at least 1. Give one of the every fields. */
+  everyMinutes?: number | null;
+  everyHours?: number | null;
+  everyDays?: number | null;
+  everySeconds?: number | null;
+  everyMs?: number | null;
+  /** For "every": the first run, as for "at". Intervals are counted from it; from now when left out. */
+  anchor?: CronDate | null;
+  anchorMs?: number | null;
+  /** For "cron": five fields (minute, hour, day of month, month, weekday), such as "0 9 * * 1-5". */
+  expr?: string | null;
+  /** For "cron": an IANA time zone, such as "Europe/Berlin"; the user's when left out. */
+  tz?: string | null;
+}
+
+/** What a job does. `mode` decides which fields count. */
+export interface CronSpecInput {
+  /** "systemEvent": put `text` into the agent's main session. "task": run `message` in a session of its own. */
+  mode?: string;
+  /** For "systemEvent": the message to the agent. */
+  text?: string | null;
+  /** For "task": the task. The session knows nothing but this text. */
+  message?: string | null;
+  /** For "task": send the answer to the user (default true). */
+  deliver?: boolean | null;
+  /** For "task": where the answer goes: "session", or the name of a configured webhook. */
+  channel?: string | null;
+  /** For "task": the receiver in that channel, such as a session's key. */
+  to?: string | null;
+  /** For "task": the model; the agent's own when left out. */
+  model?: string | null;
+  /** For "task": off, on, low, medium, high, or a number of tokens. */
+  thinking?: string | null;
+  /** For "task": the time limit of a run, 1 to 86,400 seconds (default 1,800). */
+  timeoutSeconds?: number | null;
+  /** For "task": a failed delivery does not make the run an error. */
+  bestEffortDeliver?: boolean | null;
+}
+
+/** `result` of `cron.status`. */
+export interface CronStatus {
+  /** Whether jobs run at all. */
+  enabled: boolean;
+  count: number;
+  dueCount: number;
+  runningCount: number;
+  nextRunAtMs?: number | null;
+  maxJobs: number;
+  maxConcurrentRuns: number;
+  currentTime: string;
+  timezone: string;
+}
+
+/** `params` of `cron.status`. */
+export interface CronStatusParams {
+  /** Only the jobs of this agent. */
+  agentId?: string | null;
+}
+
+/** `params` of `cron.update`. */
+export interface CronUpdateParams {
+  /** The job's id, or a unique beginning of it. */
+  id: string;
+  patch: CronJobInput;
 }
 
 /** Parameters or a result without fields. */
@@ -432,6 +718,7 @@ export interface HistoryCallResult {
 /** The part of a journal entry that clients show. It is separate from the agent's `Entry`, which is the storage format: a client reads fewer fields, and has to accept kinds that a newer gateway wrote. */
 export type HistoryEntry = 
   | { kind: "message_in"; from: string; text: string; }
+  | { kind: "notice"; from: string; text: string; }
   | { kind: "replied"; reply: HistoryReply; }
   | { kind: "call_ended"; result: HistoryCallResult; }
   | { kind: "call_interrupted"; call: string; }
@@ -631,6 +918,59 @@ export interface NodeTools {
   tools: WireTool[];
 }
 
+/** `result` of `outbox.list`. Messages that need a person come first, then the newest. */
+export interface OutboxList {
+  messages: OutboxMessage[];
+  /** The number of messages that match. */
+  total: number;
+}
+
+/** `params` of `outbox.list`. */
+export interface OutboxListParams {
+  /** Only messages in this state. */
+  state?: OutboxState | null;
+  /** 1 to 500; 100 when left out. */
+  limit?: number | null;
+  offset?: number | null;
+}
+
+/** A message in the outbox. */
+export interface OutboxMessage {
+  id: string;
+  /** A message is stored once per key. */
+  dedupe: string;
+  /** `session`, or the name of a webhook. */
+  channel: string;
+  /** The receiver in that channel: a session's key, or empty for a webhook. */
+  target: string;
+  /** The agent whose work it is about. */
+  agent: string;
+  title: string;
+  text: string;
+  /** What it comes from, such as `cron:JOB`. */
+  from: string;
+  /** The labels of the conversation that the text comes from. */
+  labels?: string[];
+  state: OutboxState;
+  attempts: number;
+  /** The time of the next attempt, while it waits. */
+  nextAt?: number | null;
+  created: number;
+  updated: number;
+  expires: number;
+  /** Why the last attempt failed. */
+  error?: string | null;
+}
+
+/** `params` of `outbox.show`, `outbox.resend`, `outbox.arrived` and `outbox.drop`. */
+export interface OutboxParams {
+  /** The message's id, or a unique beginning of it. */
+  id: string;
+}
+
+/** The state of a message in the outbox. */
+export type OutboxState = "sent" | "queued" | "sending" | "failed" | "unknown" | "expired" | "dropped";
+
 /** `params` of `ports.forward`. The forward ends with the client's connection. */
 export interface PortForward {
   port: number;
@@ -788,6 +1128,7 @@ export interface ServerInfo {
 /** Something that happened in a session. Sessions publish these events, and server-sent events of `/v1/sessions/{key}/messages` have the same form. Events are not stored; the journal has its own entries. */
 export type SessionEvent = 
   | { event: "accepted"; sessionKey: string; messageId: string; }
+  | { event: "notice"; id: string; from: string; text: string; }
   | { event: "run_begun"; run: string; }
   | { event: "text"; run: string; delta: string; }
   | { event: "thinking"; run: string; delta: string; }

@@ -11,6 +11,7 @@ mod domain;
 mod jobs;
 mod outbox;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod testing;
 mod time;
 mod tools;

@@ -15,6 +15,7 @@ mod growth;
 mod layers;
 mod log;
 mod mcp;
+mod schedules;
 mod sessions;
 mod snapshots;
 

@@ -157,6 +157,7 @@ fn tools_lists_shows_and_suggests_the_nearest_name() {
             "local__Read",
             "local__Write",
             "gsv__ConfigGet",
+            "gsv__Cron",
             "gsv__DeleteFile",
             "gsv__EditFile",
             "gsv__LogsGet",
