@@ -3,6 +3,7 @@
 mod agent;
 mod build;
 mod corpus;
+mod flow;
 mod gateway;
 mod mcp;
 mod measure;
@@ -80,12 +81,13 @@ fn forget(program: &Path) -> Result<()> {
 }
 
 /// Programs that the benchmarks measure with.
-const PROGRAMS: [(&str, &[&str]); 8] = [
+const PROGRAMS: [(&str, &[&str]); 9] = [
     ("in-process", &["gantry-toolsets", "--features", "testing", "--example", "in_process"]),
     ("in-process", &["gantry-process", "--bins"]),
     ("gateway", &["gantry-gateway", "--example", "routed"]),
     ("web", &["gantry-net", "--example", "fetch"]),
     ("agent", &["gantry-agent", "--example", "journal"]),
+    ("flow", &["gantry-flow", "--example", "outbox_messages"]),
     ("sandbox", &["gantry-process", "--bins"]),
     ("sandbox", &["gantry-process", "--example", "latency"]),
     ("sandbox", &["gantry-files", "--example", "changed"]),
@@ -93,7 +95,7 @@ const PROGRAMS: [(&str, &[&str]); 8] = [
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 12] = [
+const BENCHES: [(&str, Bench); 13] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -105,6 +107,7 @@ const BENCHES: [(&str, Bench); 12] = [
     ("web-pages", web_pages::run),
     ("mcp", mcp::run),
     ("agent", agent::run),
+    ("flow", flow::run),
     ("sandbox", sandbox::run),
 ];
 
