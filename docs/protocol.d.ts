@@ -17,21 +17,23 @@ export interface Methods {
   "sessions.answer": { params: AnswerParams; result: AnswerResult };
   "grants.list": { params: GrantsListParams; result: GrantList };
   "grants.revoke": { params: GrantParams; result: GrantInfo };
-  "pipelines.list": { params: Empty; result: PipelineList };
-  "pipelines.get": { params: PipelineId; result: PipelineInfo };
-  "pipelines.add": { params: PipelineAdd; result: PipelineInfo };
-  "pipelines.remove": { params: PipelineId; result: PipelineInfo };
-  "pipelines.run": { params: PipelineRunParams; result: PipelineRunState };
-  "pipelines.runs": { params: PipelineRunsParams; result: PipelineRunList };
-  "pipelines.status": { params: PipelineStatusParams; result: PipelineRunState };
-  "pipelines.cancel": { params: PipelineRunId; result: PipelineRunState };
-  "pipelines.retry": { params: PipelineRunId; result: PipelineRunState };
-  "plans.list": { params: Empty; result: PlanList };
-  "plans.answer": { params: PlanAnswer; result: PlanDecision };
-  "processes.list": { params: Empty; result: CapturedProcessList };
-  "processes.get": { params: CapturedProcessId; result: CapturedProcess };
-  "processes.promote": { params: ProcessPromote; result: PromotedProcess };
-  "processes.remove": { params: CapturedProcessId; result: CapturedProcess };
+  "cron.list": { params: CronListParams; result: CronJobList };
+  "cron.show": { params: CronParams; result: CronJob };
+  "cron.status": { params: CronStatusParams; result: CronStatus };
+  "cron.add": { params: CronJobInput; result: CronJob };
+  "cron.update": { params: CronUpdateParams; result: CronJob };
+  "cron.remove": { params: CronParams; result: CronRemoved };
+  "cron.run": { params: CronParams; result: CronQueued };
+  "cron.pause": { params: CronParams; result: CronJob };
+  "cron.resume": { params: CronParams; result: CronJob };
+  "cron.confirm": { params: CronParams; result: CronJob };
+  "cron.history": { params: CronHistoryParams; result: CronHistory };
+  "cron.cancel": { params: CronParams; result: CronCancelled };
+  "outbox.list": { params: OutboxListParams; result: OutboxList };
+  "outbox.show": { params: OutboxParams; result: OutboxMessage };
+  "outbox.resend": { params: OutboxParams; result: OutboxMessage };
+  "outbox.arrived": { params: OutboxParams; result: OutboxMessage };
+  "outbox.drop": { params: OutboxParams; result: OutboxMessage };
   "approval.ask": { params: ApprovalAsk; result: ApprovalAnswer };
   "node.tools": { params: NodeTools; result: Empty };
   "process.ended": { params: ProcessEnd; result: ProcessEndTaken };
@@ -160,6 +162,7 @@ export type AskedAction =
   | { kind: "web_request"; method: string; url: string; host: string; sent?: string | null; notShown?: number; }
   | { kind: "connection"; host: string; port: number; command?: string | null; }
   | { kind: "message"; to: string; text: string; notShown?: number; }
+  | { kind: "schedule"; what: string; when: string; text: string; notShown?: number; }
   | { kind: "other"; tool: string; input: unknown; notShown?: number; }
   | { kind: "unknown"; };
 
@@ -230,31 +233,6 @@ export interface Caller {
   escalated?: boolean;
   /** The gateway answers `connection.ask` for this call. */
   asks?: boolean;
-}
-
-/** A process: `result` of `processes.get`, and an item of `processes.list`. */
-export interface CapturedProcess {
-  id: string;
-  agent: string;
-  name: string;
-  description: string;
-  steps: ProcessStep[];
-  parameters: PipelineParameter[];
-  /** The session whose calls were recorded. */
-  sessionKey: string;
-  created: number;
-  /** The pipeline that it was promoted to. */
-  pipelineId?: string | null;
-}
-
-/** Names a process. A unique beginning of its id is enough. */
-export interface CapturedProcessId {
-  id: string;
-}
-
-/** `result` of `processes.list`, newest first. */
-export interface CapturedProcessList {
-  processes: CapturedProcess[];
 }
 
 /** What happens to a file. */
@@ -381,6 +359,258 @@ export interface ConnectionAsk {
   call: string;
   host: string;
   port: number;
+}
+
+/** `result` of `cron.cancel`. */
+export interface CronCancelled {
+  runId: string;
+  text: string;
+}
+
+/** A date as text, or as milliseconds since 1970. */
+export type CronDate = number | string;
+
+/** `result` of `cron.history`, the newest first. */
+export interface CronHistory {
+  runs: CronRun[];
+  /** The number of rows that match. */
+  count: number;
+}
+
+/** `params` of `cron.history`. */
+export interface CronHistoryParams {
+  /** Only this job. */
+  jobId?: string | null;
+  /** 1 to 2,000; 200 when left out. */
+  limit?: number | null;
+  offset?: number | null;
+}
+
+/** An instant of a job. */
+export interface CronInstant {
+  atMs: number;
+  /** In the job's time zone. */
+  local: string;
+  utc: string;
+}
+
+/** A scheduled job. */
+export interface CronJob {
+  id: string;
+  agentId: string;
+  name: string;
+  description?: string | null;
+  enabled: boolean;
+  deleteAfterRun?: boolean;
+  createdAtMs: number;
+  updatedAtMs: number;
+  /** `{kind:"at", atMs}`, `{kind:"every", everyMs, anchorMs}` or `{kind:"cron", expr, tz}`. */
+  schedule: unknown;
+  /** `{mode:"systemEvent", text}` or `{mode:"task", message, deliver, …}`. */
+  spec: unknown;
+  catchUp: string;
+  overlap: string;
+  jitterSeconds: number;
+  carry: string;
+  state: CronJobState;
+  /** The next three runs. */
+  nextRuns: CronInstant[];
+  scheduleHuman: string;
+  nextRunHuman?: string | null;
+  lastRunHuman?: string | null;
+  /** The person who allowed it. A job that an agent added does not run before. */
+  confirmedBy?: string | null;
+  createdBy: string;
+  /** What the reader should know about this answer. */
+  notes?: string[];
+}
+
+/** A job to add, or the fields of a job to change. */
+export interface CronJobInput {
+  /** A name for people. Required to add a job. */
+  name?: string | null;
+  /** When it runs. Required to add a job. */
+  schedule?: CronScheduleInput | null;
+  /** What it does. Required to add a job. */
+  spec?: CronSpecInput | null;
+  /** The agent that runs it. */
+  agentId?: string | null;
+  description?: string | null;
+  /** Whether it is active (default true). */
+  enabled?: boolean | null;
+  /** Delete the job after a successful run, for "at". */
+  deleteAfterRun?: boolean | null;
+  /** What happens to times at which the gateway was not running: "last" runs the last one once if it is not too late (default), "none" runs nothing. */
+  catchUp?: string | null;
+  /** What happens when the previous run has not ended: "skip" (default) or "queue". */
+  overlap?: string | null;
+  /** Starts each run later by a fixed part of this, 0 to 3,600 seconds (default 0). */
+  jitterSeconds?: number | null;
+  /** "summary" gives each run the last run's answer; "none" is the default. */
+  carry?: string | null;
+}
+
+/** `result` of `cron.list`. The nearest next run comes first. */
+export interface CronJobList {
+  jobs: CronJob[];
+  /** The number of jobs that match. */
+  count: number;
+  timezone: string;
+  currentTime: string;
+}
+
+/** The state of a job. */
+export interface CronJobState {
+  nextRunAtMs?: number | null;
+  /** The start of the run in progress. */
+  runningAtMs?: number | null;
+  lastRunAtMs?: number | null;
+  lastStatus?: string | null;
+  lastError?: string | null;
+  lastDurationMs?: number | null;
+  /** Errors in a row. */
+  consecutiveErrors: number;
+  /** Runs in a row that were skipped because a run takes longer than the interval. */
+  skippedInARow: number;
+  /** Why the job does not run until somebody resumes it. */
+  paused?: CronPause | null;
+}
+
+/** `params` of `cron.list`. */
+export interface CronListParams {
+  /** Only the jobs of this agent. */
+  agentId?: string | null;
+  /** True when left out. */
+  includeDisabled?: boolean | null;
+  /** 1 to 500; 200 when left out. */
+  limit?: number | null;
+  offset?: number | null;
+}
+
+/** `params` of methods that name one job, or one run for `cron.cancel`. */
+export interface CronParams {
+  /** The id, or a unique beginning of it. */
+  id: string;
+}
+
+/** Why a job was paused. */
+export interface CronPause {
+  reason: string;
+  at: number;
+  /** The errors in a row that led to it. */
+  count: number;
+}
+
+/** A run that was started by hand: a result of `cron.run`. */
+export interface CronQueued {
+  jobId: string;
+  runId: string;
+  /** `queued`. */
+  status: string;
+  summary: string;
+}
+
+/** `result` of `cron.remove`. */
+export interface CronRemoved {
+  removed: boolean;
+}
+
+/** One occurrence of a job, with its run if it had one. */
+export interface CronRun {
+  jobId: string;
+  runId?: string | null;
+  /** `due`, `catchup` or `manual`. */
+  kind: string;
+  scheduledAtMs: number;
+  /** The last instant that the row covers, if it covers several missed ones. */
+  throughMs?: number | null;
+  startedAtMs?: number | null;
+  endedAtMs?: number | null;
+  /** `queued`, `running`, `parked`, `ok`, `error`, `skipped`, `missed`, `interrupted` or `cancelled`. */
+  status: string;
+  error?: string | null;
+  summary?: string | null;
+  durationMs?: number | null;
+  sessionKey?: string | null;
+  costUsd?: number | null;
+  /** `none`, `queued`, `sent`, `failed` or `unknown`. */
+  delivery: string;
+}
+
+/** When a job is due. `kind` decides which fields count. */
+export interface CronScheduleInput {
+  /** "at" (once), "every" (interval) or "cron" (expression). */
+  kind?: string;
+  /** For "at": "2026-03-05 09:00", "2026-03-05T09:00:00+01:00", "in 2 hours", "today at 17:30", "tomorrow at 9am". Without a zone it is in the user's time zone. */
+  at?: CronDate | null;
+  /** For "at": a relative time, such as "in 30 minutes". */
+  in?: string | null;
+  /** For "at": milliseconds since 1970. */
+  atMs?: number | null;
+  /** For "every": the interval in minutes, at least 1. Give one of the every fields. */
+  everyMinutes?: number | null;
+  everyHours?: number | null;
+  everyDays?: number | null;
+  everySeconds?: number | null;
+  everyMs?: number | null;
+  /** For "every": the first run, as for "at". Intervals are counted from it; from now when left out. */
+  anchor?: CronDate | null;
+  anchorMs?: number | null;
+  /** For "cron": five fields (minute, hour, day of month, month, weekday), such as "0 9 * * 1-5". */
+  expr?: string | null;
+  /** For "cron": an IANA time zone, such as "Europe/Berlin"; the user's when left out. */
+  tz?: string | null;
+}
+
+/** What a job does. `mode` decides which fields count. */
+export interface CronSpecInput {
+  /** "systemEvent": put `text` into the agent's main session. "task": run `message` in a session of its own. */
+  mode?: string;
+  /** For "systemEvent": the message to the agent. */
+  text?: string | null;
+  /** For "task": the task. The session knows nothing but this text. */
+  message?: string | null;
+  /** For "task": send the answer to the user (default true). */
+  deliver?: boolean | null;
+  /** For "task": where the answer goes: "session", or the name of a configured webhook. */
+  channel?: string | null;
+  /** For "task": the receiver in that channel, such as a session's key. */
+  to?: string | null;
+  /** For "task": the model; the agent's own when left out. */
+  model?: string | null;
+  /** For "task": off, on, low, medium, high, or a number of tokens. */
+  thinking?: string | null;
+  /** For "task": the time limit of a run, 1 to 86,400 seconds (default 1,800). */
+  timeoutSeconds?: number | null;
+  /** For "task": a failed delivery does not make the run an error. */
+  bestEffortDeliver?: boolean | null;
+}
+
+/** `result` of `cron.status`. */
+export interface CronStatus {
+  /** Whether jobs run at all. */
+  enabled: boolean;
+  count: number;
+  dueCount: number;
+  runningCount: number;
+  nextRunAtMs?: number | null;
+  maxJobs: number;
+  maxConcurrentRuns: number;
+  currentTime: string;
+  timezone: string;
+}
+
+/** `params` of `cron.status`. */
+export interface CronStatusParams {
+  /** Only the jobs of this agent. */
+  agentId?: string | null;
+}
+
+/** `params` of `cron.update`. */
+export interface CronUpdateParams {
+  /** The job's id, or a unique beginning of it. */
+  id: string;
+  patch: CronJobInput;
 }
 
 /** Parameters or a result without fields. */
@@ -617,8 +847,6 @@ export interface ModelsReport {
   warnings: string[];
 }
 
-export type ModificationAction = "remove" | "update_task";
-
 export interface NodeHello {
   /** Changes with every start of the node's process. A new instance has forgotten all calls. */
   instance: string;
@@ -690,198 +918,58 @@ export interface NodeTools {
   tools: WireTool[];
 }
 
-/** What happens when a step fails. */
-export type OnFailure = "stop" | "continue" | "notify";
-
-/** Where the value of a parameter comes from. */
-export type ParameterSource = "user_input" | "relative_date" | "context";
-
-/** `params` of `pipelines.add`. */
-export interface PipelineAdd {
-  /** The agent that does the work; `main` when absent. */
-  agent?: string | null;
-  definition: PipelineDefinition;
+/** `result` of `outbox.list`. Messages that need a person come first, then the newest. */
+export interface OutboxList {
+  messages: OutboxMessage[];
+  /** The number of messages that match. */
+  total: number;
 }
 
-/** A pipeline, as a file or a request describes it. */
-export interface PipelineDefinition {
-  name: string;
-  steps: PipelineStep[];
-  parameters?: PipelineParameter[];
-  on_failure: OnFailure;
-}
-
-/** Names a pipeline. A unique beginning of its id is enough. */
-export interface PipelineId {
-  id: string;
-}
-
-/** `result` of `pipelines.get`, and an item of `pipelines.list`. */
-export interface PipelineInfo {
-  id: string;
-  agent: string;
-  definition: PipelineDefinition;
-  /** `person`, `plan` or `process`. */
-  source: string;
-  createdBy: string;
-  created: number;
-  /** What a run would cost, by earlier runs or by a fixed table. */
-  estimatedCostUsd: number;
-}
-
-/** `result` of `pipelines.list`, newest first. */
-export interface PipelineList {
-  pipelines: PipelineInfo[];
-}
-
-/** How a run ended, or its present state. */
-export interface PipelineOutcome {
-  pipelineId: string;
-  runId: string;
-  name: string;
-  status: PipelineStatus;
-  /** Why it did not complete. */
-  reason?: string | null;
-  steps: StepOutcome[];
-  totalDurationMs: number;
-  totalCostUsd: number;
-}
-
-/** A parameter of a pipeline. Templates name it `{{params.NAME}}`. */
-export interface PipelineParameter {
-  name: string;
-  /** `string`, `number`, `boolean`, `date`, `object` or `array`. */
-  type: string;
-  source: ParameterSource;
-  /** The value if the run is given none. Without a default the run must be given a value. */
-  default?: unknown;
-}
-
-/** Names a run. A unique beginning of its id is enough. */
-export interface PipelineRunId {
-  runId: string;
-}
-
-/** A run in a list. */
-export interface PipelineRunInfo {
-  runId: string;
-  pipelineId: string;
-  name: string;
-  agent: string;
-  status: PipelineStatus;
-  reason?: string | null;
-  started: number;
-  ended?: number | null;
-}
-
-/** `result` of `pipelines.runs`, newest first. */
-export interface PipelineRunList {
-  runs: PipelineRunInfo[];
-}
-
-/** `params` of `pipelines.run`. The result is the run's present state. */
-export interface PipelineRunParams {
-  pipelineId: string;
-  /** Values for `{{name}}`, which every agent's step also sees. */
-  context?: Record<string, never>;
-  /** Values for `{{params.name}}`. */
-  params?: Record<string, never>;
-  onFailure?: OnFailure | null;
-  modifications?: StepModification[];
-}
-
-/** `result` of `pipelines.status`, `pipelines.run`, `pipelines.cancel` and `pipelines.retry`. */
-export interface PipelineRunState {
-  outcome: PipelineOutcome;
-  agent: string;
-  /** The steps as this run has them. */
-  definition: PipelineDefinition;
-  started: number;
-  ended?: number | null;
-}
-
-/** `params` of `pipelines.runs`. */
-export interface PipelineRunsParams {
-  /** Only runs of this pipeline. */
-  pipelineId?: string | null;
-  /** 1 to 1000; 50 when absent. */
+/** `params` of `outbox.list`. */
+export interface OutboxListParams {
+  /** Only messages in this state. */
+  state?: OutboxState | null;
+  /** 1 to 500; 100 when left out. */
   limit?: number | null;
+  offset?: number | null;
 }
 
-/** The state of a run. All but `running` are final, until a retry. */
-export type PipelineStatus = "running" | "completed" | "failed" | "rejected" | "interrupted";
-
-/** `params` of `pipelines.status`. */
-export interface PipelineStatusParams {
-  runId: string;
-  /** Waits at most this long for the end of the run; at most 120000. */
-  waitMs?: number;
-}
-
-/** A step of a pipeline: a task for an agent, or one tool call without a model. */
-export interface PipelineStep {
-  /** A unique name: letters, digits, `-` and `_`. */
+/** A message in the outbox. */
+export interface OutboxMessage {
   id: string;
-  /** What the agent of this step has to do. `{{name}}` is a value of the context, `{{params.name}}` a parameter, `{{step.result}}` the result of a step in input_from. */
-  task?: string | null;
-  /** The steps whose results this step gets. It starts when they have ended. Steps without input_from start at once. */
-  input_from?: string[];
-  /** The step is stopped after this time (default 600000, at most 7200000). */
-  timeout_ms?: number | null;
-  /** The role of the step's agent, such as researcher. Only with task. */
-  role?: string | null;
-  /** fast, balanced, deep, or provider/model. Only with task. */
-  model?: string | null;
-  /** The tool to call, in place of task. This costs no tokens. */
-  tool?: string | null;
-  /** The input of the tool. Its texts may have the same templates as a task. */
-  input?: unknown;
-}
-
-/** `params` of `plans.answer`. */
-export interface PlanAnswer {
-  approvalId: string;
-  /** `proceed`, `cancel`, or what to change. */
-  answer: string;
-}
-
-/** The answer to a plan: the result of `plan_task` and of `plans.answer`. */
-export interface PlanDecision {
-  approved: boolean;
-  /** Nobody has answered yet. */
-  pending?: boolean;
-  /** Names the plan while it waits for an answer. */
-  approval_id?: string | null;
-  /** The pipeline that runs the agent's phases. */
-  pipeline_id?: string | null;
-  steps?: PlannedStep[] | null;
-  /** The phases that the user does. */
-  user_steps?: string[] | null;
-  estimated_cost_usd?: number | null;
-  /** What the person answered in place of yes. */
-  feedback?: string | null;
-}
-
-/** A plan that waits for a person. */
-export interface PlanInfo {
-  approvalId: string;
+  /** A message is stored once per key. */
+  dedupe: string;
+  /** `session`, or the name of a webhook. */
+  channel: string;
+  /** The receiver in that channel: a session's key, or empty for a webhook. */
+  target: string;
+  /** The agent whose work it is about. */
   agent: string;
-  /** The plan, for people. */
+  title: string;
   text: string;
-  createdBy: string;
+  /** What it comes from, such as `cron:JOB`. */
+  from: string;
+  /** The labels of the conversation that the text comes from. */
+  labels?: string[];
+  state: OutboxState;
+  attempts: number;
+  /** The time of the next attempt, while it waits. */
+  nextAt?: number | null;
   created: number;
+  updated: number;
+  expires: number;
+  /** Why the last attempt failed. */
+  error?: string | null;
 }
 
-/** `result` of `plans.list`, newest first. */
-export interface PlanList {
-  plans: PlanInfo[];
-}
-
-/** A step of an approved plan. */
-export interface PlannedStep {
+/** `params` of `outbox.show`, `outbox.resend`, `outbox.arrived` and `outbox.drop`. */
+export interface OutboxParams {
+  /** The message's id, or a unique beginning of it. */
   id: string;
-  task: string;
 }
+
+/** The state of a message in the outbox. */
+export type OutboxState = "sent" | "queued" | "sending" | "failed" | "unknown" | "expired" | "dropped";
 
 /** `params` of `ports.forward`. The forward ends with the client's connection. */
 export interface PortForward {
@@ -947,44 +1035,12 @@ export interface ProcessList {
   processes: ProcessRecord[];
 }
 
-/** `params` of `processes.promote`. */
-export interface ProcessPromote {
-  id: string;
-  /** Defaults of parameters, by name. */
-  parameterValues?: Record<string, never>;
-}
-
 /** The end of a background process, as the gateway keeps it. */
 export interface ProcessRecord {
   node: string;
   eventId: string;
   recorded: number;
   event: ProcessEnd;
-}
-
-/** A recorded call of a process. */
-export interface ProcessStep {
-  /** 1 for the first. */
-  order: number;
-  tool: string;
-  /** The input with `{{params.NAME}}` and `{{step-N.result}}` in place of values that change. */
-  input: unknown;
-  description: string;
-  /** The orders of the calls whose results this call used. */
-  depends_on: number[];
-}
-
-/** The result of `promote_process` and of `processes.promote`. */
-export interface PromotedProcess {
-  pipeline_id: string;
-  name: string;
-  /** The number of steps. */
-  steps: number;
-  /** The names of the parameters. */
-  parameters: string[];
-  estimated_cost: string;
-  /** How to run it. */
-  next: string;
 }
 
 export interface ProtocolRange {
@@ -1170,33 +1226,6 @@ export interface SessionsListParams {
   limit?: number | null;
   offset?: number | null;
 }
-
-/** A change of a stored pipeline for one run. */
-export interface StepModification {
-  step_id: string;
-  action: ModificationAction;
-  /** The new task, for update_task. */
-  value?: string | null;
-}
-
-/** How a step ended, or its present state. */
-export interface StepOutcome {
-  stepId: string;
-  status: StepStatus;
-  /** Its answer. A long one is cut, with a note. */
-  result: string | null;
-  durationMs: number;
-  tokensIn: number;
-  tokensOut: number;
-  costUsd: number;
-  error?: string | null;
-  skipReason?: string | null;
-  /** The session that did the work. */
-  sessionKey?: string | null;
-}
-
-/** The state of a step. */
-export type StepStatus = "pending" | "running" | "completed" | "failed" | "skipped" | "waiting";
 
 /** Whether a model thinks before it answers. */
 export type ThinkingMode = 

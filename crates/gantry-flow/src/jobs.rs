@@ -10,6 +10,7 @@ mod run;
 mod service;
 mod surfaces;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests;
 pub(crate) mod tool;
 mod worker;

@@ -15,6 +15,7 @@ mod plans;
 mod processes;
 mod tasks;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod testing;
 mod time;
 mod tools;

@@ -221,6 +221,8 @@ pub struct CronRun {
     /// `due`, `catchup` or `manual`.
     pub kind: String,
     pub scheduled_at_ms: i64,
+    /// When the scheduler recorded it.
+    pub admitted_at_ms: i64,
     /// The last instant that the row covers, if it covers several missed ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through_ms: Option<i64>,

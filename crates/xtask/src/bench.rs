@@ -3,6 +3,7 @@
 mod agent;
 mod build;
 mod corpus;
+mod flow;
 mod gateway;
 mod mcp;
 mod measure;
@@ -88,6 +89,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("gateway", &["gantry-gateway", "--example", "routed"]),
     ("web", &["gantry-net", "--example", "fetch"]),
     ("agent", &["gantry-agent", "--example", "journal"]),
+    ("flow", &["gantry-flow", "--example", "outbox_messages"]),
     ("sandbox", &["gantry-process", "--bins"]),
     ("sandbox", &["gantry-process", "--example", "latency"]),
     ("sandbox", &["gantry-files", "--example", "changed"]),
@@ -111,6 +113,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("web-pages", web_pages::run),
     ("mcp", mcp::run),
     ("agent", agent::run),
+    ("flow", flow::run),
     ("sandbox", sandbox::run),
     ("workers", workers::run),
     ("pipelines", pipelines::run),

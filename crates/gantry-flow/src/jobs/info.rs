@@ -116,6 +116,7 @@ pub(super) fn run_info(row: CronHistoryRow, now: i64) -> CronRun {
         run_id: None,
         kind: row.kind,
         scheduled_at_ms: row.scheduled_at,
+        admitted_at_ms: row.at,
         through_ms,
         started_at_ms: None,
         ended_at_ms: None,

@@ -122,4 +122,5 @@ fn around(schedule: &Schedule, first: i64, until: i64) -> (Option<i64>, Option<i
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the reference is a program")]
 mod tests;

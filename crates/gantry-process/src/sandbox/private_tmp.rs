@@ -18,6 +18,9 @@ const PREFIX: &str = "gantry-";
 /// How often removal is tried, because a dying process may still create files in the directory.
 const REMOVE_TRIES: usize = 5;
 
+/// How often a directory is created that sweeps of other processes remove.
+const CREATE_TRIES: usize = 5;
+
 /// `PrivateTmp` is a directory that only its owner may enter. Dropping it removes it with its
 /// content, which may take a while.
 #[derive(Debug)]
@@ -31,10 +34,22 @@ impl PrivateTmp {
     /// The first call for a parent in this process also sweeps what killed processes left there.
     pub fn new_in(parent: &Path) -> Result<PrivateTmp, Error> {
         sweep_once(parent);
+        let mut made = PrivateTmp::try_new_in(parent);
+        // The sweep of another process may remove a new directory before it is locked.
+        for _ in 1..CREATE_TRIES {
+            let is_swept = |err: &Error| matches!(err.kind(), ErrorKind::NotFound | ErrorKind::WouldBlock);
+            match made {
+                Err(err) if is_swept(&err) && parent.exists() => made = PrivateTmp::try_new_in(parent),
+                made => return made,
+            }
+        }
+        made
+    }
+
+    fn try_new_in(parent: &Path) -> Result<PrivateTmp, Error> {
         let path = parent.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
         DirBuilder::new().mode(0o700).create(&path)?;
-        // Sandboxes and programs compare real paths. A sweep may remove the directory before it is
-        // locked; then the lock or the path fails, and so does this call.
+        // Sandboxes and programs compare real paths.
         match lock(&path).and_then(|lock| Ok((path.canonicalize()?, lock))) {
             Ok((path, lock)) => Ok(PrivateTmp { path, _lock: lock }),
             Err(err) => {

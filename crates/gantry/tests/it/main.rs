@@ -16,6 +16,7 @@ mod layers;
 mod log;
 mod mcp;
 mod pipelines;
+mod schedules;
 mod sessions;
 mod snapshots;
 mod tasks;

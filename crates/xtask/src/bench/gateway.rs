@@ -96,6 +96,10 @@ impl Gateway {
         Ok(Gateway { gantry: gantry.to_owned(), data, running, url })
     }
 
+    pub(super) fn pid(&self) -> u32 {
+        self.running.child.id()
+    }
+
     pub(super) fn token(&self) -> Result<String> {
         Ok(std::fs::read_to_string(self.data.path().join("operator.token"))?.trim().to_owned())
     }
