@@ -1,6 +1,4 @@
 //! The test environment: a data directory, real sessions with a scripted model, and a clock that tests move.
-#![allow(clippy::disallowed_methods, reason = "tests set up their own environment")]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -136,17 +136,17 @@ pub(crate) enum Command {
     Chat(ChatArgs),
     /// Manage conversations: list, show, export, reset, stop, questions, answer
     Sessions(SessionsArgs),
-    /// Manage scheduled jobs: list, show, add, edit, remove, run, pause, resume, confirm, history, cancel, status
+    /// Manage scheduled jobs: list, show, add, edit, run, pause, history and more
     Cron(CronArgs),
-    /// List messages of background work, or decide about those that may not have arrived
+    /// List messages of background work, and resend or drop them
     Outbox(OutboxArgs),
     /// Manage approvals that also cover later calls: list, explain, revoke
     Grants(GrantsArgs),
-    /// Manage pipelines and their runs: list, show, add, run, runs, cancel, retry, remove, plans, answer
+    /// Manage pipelines and their runs: list, show, add, run, cancel, retry and more
     Pipelines(PipelinesArgs),
     /// Manage captured processes: list, show, promote, remove
     Processes(ProcessesArgs),
-    /// Tasks: list, create, run and confirm them
+    /// Manage tasks: list, show, add, done, edit, run, cancel, confirm, history
     Tasks(TasksArgs),
     /// List the agents that the gateway runs
     Agents,

@@ -1,6 +1,7 @@
 //! [`JobDefinition`] is what a job is: its schedule, its work and its options, as stored.
 
 use gantry_agent::Authority;
+use gantry_tool::Label;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Schedule;
@@ -123,6 +124,22 @@ named!(CatchUp, Last = "last", None = "none");
 named!(Overlap, Skip = "skip", Queue = "queue");
 named!(Carry, None = "none", Summary = "summary");
 
+/// An answer for the next run of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CarriedAnswer {
+    pub(crate) text: String,
+    /// The labels of the conversation that it comes from.
+    pub(crate) labels: Vec<Label>,
+}
+
+impl CarriedAnswer {
+    /// Reads a stored answer. One without labels gets the worst ones.
+    pub(crate) fn of(stored: &str) -> CarriedAnswer {
+        serde_json::from_str(stored)
+            .unwrap_or_else(|_| CarriedAnswer { text: stored.to_owned(), labels: Label::BOTH.to_vec() })
+    }
+}
+
 /// The job as it was when a run was admitted. Later changes do not affect the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -136,5 +153,5 @@ pub(crate) struct RunSnapshot {
     pub(crate) delete_after_run: bool,
     /// The answer of the run before, if the job carries it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) context: Option<String>,
+    pub(crate) context: Option<CarriedAnswer>,
 }

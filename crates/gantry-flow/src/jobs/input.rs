@@ -328,6 +328,11 @@ impl Flow {
             let known = self.outbox.names().join(", ");
             return Err(format!("unknown channel {name:?}; known channels: {known}"));
         };
+        if let (SESSION, Some(to)) = (name, to)
+            && !to.starts_with(&format!("agent:{agent}:"))
+        {
+            return Err(format!("answers go to a session of the same agent, such as agent:{agent}:main"));
+        }
         let target = match (name, to) {
             (SESSION, None) => format!("agent:{agent}:main"),
             (_, to) => to.unwrap_or_default().to_owned(),

@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use super::definition::{JobSpec, RunSnapshot};
+use super::definition::{CarriedAnswer, JobSpec, RunSnapshot};
 use super::info::Job;
 use crate::domain::Flow;
 use crate::time::{HOUR_MS, MINUTE_MS, SECOND_MS, duration_text, local_text};
@@ -117,7 +117,7 @@ async fn task(progress: &mut Progress<'_>, snapshot: &RunSnapshot) -> Option<End
         label: snapshot.name.clone(),
         work: BackgroundWork::Message(task_text(flow, snapshot, message, *deliver)),
         authority: snapshot.authority.clone(),
-        labels: Vec::new(),
+        labels: snapshot.context.as_ref().map(|carried| carried.labels.clone()).unwrap_or_default(),
         role: None,
         model: model.clone(),
         thinking,
@@ -163,8 +163,9 @@ async fn task(progress: &mut Progress<'_>, snapshot: &RunSnapshot) -> Option<End
 fn task_text(flow: &Flow, snapshot: &RunSnapshot, message: &str, deliver: bool) -> String {
     let when = local_text(snapshot.scheduled_at, &flow.parts.zone);
     let mut text = format!("[scheduled run of {:?}, {when}]\n{message}", snapshot.name);
-    if let Some(context) = &snapshot.context {
-        text.push_str(&format!("\n\n[the answer of the last run]\n{context}\n[end of that answer]"));
+    if let Some(carried) = &snapshot.context {
+        let answer = &carried.text;
+        text.push_str(&format!("\n\n[the answer of the last run]\n{answer}\n[end of that answer]"));
     }
     if deliver {
         text.push_str("\n\n[Your answer is sent to the user by itself.]");
@@ -353,7 +354,10 @@ async fn record(
         state: ended.state,
         error,
         summary: answer.map(|answer| cut(answer, SUMMARY_CHARS)),
-        answer: answer.map(|answer| cut(answer, ANSWER_CHARS)),
+        answer: answer.and_then(|answer| {
+            let carried = CarriedAnswer { text: cut(answer, ANSWER_CHARS), labels: ended.labels.clone() };
+            serde_json::to_string(&carried).ok()
+        }),
         cost,
         delivery,
         messages,

@@ -5,10 +5,10 @@ use gantry_protocol::{
     CronCancelled, CronHistory, CronJob, CronJobInput, CronJobList, CronPause, CronQueued, CronStatus,
 };
 use gantry_store::{CronJobRow, CronState, NewCronRun, NewOutboxMessage, StateChange};
-use gantry_tool::{Refusal, RefusalCode};
+use gantry_tool::{Label, Refusal, RefusalCode};
 use uuid::Uuid;
 
-use super::definition::{Carry, JobDefinition, JobSpec, RunSnapshot};
+use super::definition::{CarriedAnswer, Carry, JobDefinition, JobSpec, RunSnapshot};
 use super::info::{Job, run_info};
 use super::input::CheckedJob;
 use super::{MAX_JOBS, MAX_RUNS};
@@ -18,8 +18,6 @@ use crate::time::{Schedule, jitter_ms};
 
 /// How often a change is tried again after another change of the same job.
 const TRIES: usize = 3;
-/// Characters of an answer that the next run gets.
-const CARRIED_CHARS: usize = 4_000;
 
 /// The agents whose jobs a caller sees. `None` means all.
 pub(super) type Agents<'a> = Option<&'a [String]>;
@@ -48,7 +46,8 @@ impl Flow {
     ) -> Result<CronJob, Refusal> {
         let now = self.parts.clock.now();
         let mut row = CronJobRow {
-            id: Uuid::now_v7().simple().to_string(),
+            // A random id has a short unique beginning.
+            id: Uuid::new_v4().simple().to_string(),
             rev: 1,
             agent: authority.agent.clone(),
             enabled,
@@ -277,6 +276,18 @@ impl Flow {
         Ok(CronJobList { jobs: jobs?, count, timezone: self.timezone(), current_time: self.current_time() })
     }
 
+    /// The labels of the conversations in which jobs were added. Their texts come from there.
+    pub(super) async fn labels_of_jobs(&self, agents: Agents<'_>) -> Result<Vec<Label>, Refusal> {
+        let limit = u32::try_from(MAX_JOBS).unwrap_or(u32::MAX);
+        let (rows, _) =
+            self.parts.database.list_cron_jobs(agents, true, limit, 0).await.map_err(store_refusal)?;
+        let mut labels = Vec::new();
+        for row in rows {
+            labels.extend(Job::of(row)?.authority.labels);
+        }
+        Ok(labels)
+    }
+
     pub(super) async fn jobs_status(&self, agents: Agents<'_>) -> Result<CronStatus, Refusal> {
         let limit = u32::try_from(MAX_JOBS).unwrap_or(u32::MAX);
         let listed = self.parts.database.list_cron_jobs(agents, true, limit, 0).await;
@@ -383,7 +394,8 @@ pub(super) fn new_run(job: &Job, scheduled_at: i64, not_before: i64) -> Result<N
             (format!("agent:{agent}:cron:{id}"), *best_effort_deliver)
         }
     };
-    let carried = job.row.state.last_answer.clone().filter(|_| job.definition.carry == Carry::Summary);
+    let carried = job.row.state.last_answer.as_deref().filter(|_| job.definition.carry == Carry::Summary);
+    let carried = carried.map(CarriedAnswer::of);
     let snapshot = RunSnapshot {
         name: job.definition.name.clone(),
         spec: job.definition.spec.clone(),
@@ -391,7 +403,7 @@ pub(super) fn new_run(job: &Job, scheduled_at: i64, not_before: i64) -> Result<N
         scheduled_at,
         is_once: job.definition.schedule.is_once(),
         delete_after_run: job.definition.delete_after_run,
-        context: carried.map(|answer| answer.chars().take(CARRIED_CHARS).collect()),
+        context: carried,
     };
     Ok(NewCronRun { snapshot: json(&snapshot)?, id, session: Some(session), not_before, best_effort })
 }

@@ -1,6 +1,4 @@
 //! Jobs with a virtual clock, real sessions and a scripted model. Each test is named after the rule that it holds.
-#![allow(clippy::disallowed_methods, reason = "tests set up their own environment")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -808,7 +806,7 @@ async fn s32_job_of_an_agent_runs_only_after_a_persons_yes() {
         })
         .await;
         let question = sessions.status(&key).await.unwrap().questions[0].clone();
-        assert_eq!(question.rule, "schedule");
+        assert_eq!(question.rule, "unattended");
         assert!(question.offers.is_empty(), "no grant answers it");
         let shown = format!("{:?}", question.action);
         assert!(shown.contains("work") && shown.contains("every 10 minutes"), "{shown}");

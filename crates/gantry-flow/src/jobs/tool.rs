@@ -125,7 +125,10 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
             let limit = input.limit.unwrap_or(200).clamp(1, 500);
             let with_disabled = input.include_disabled.unwrap_or(true);
             let listed = flow.list_jobs(chosen.as_deref(), with_disabled, limit, input.offset.unwrap_or(0));
-            Output::List(listed.await.map_err(tool_error)?)
+            let listed = listed.await.map_err(tool_error)?;
+            let labels = flow.labels_of_jobs(chosen.as_deref()).await.map_err(tool_error)?;
+            labels.into_iter().for_each(|label| call.findings.add(label));
+            Output::List(listed)
         }
         Action::Add => Output::Changed(add(flow, call, &caller, input).await?),
         Action::Update => Output::Changed(update(flow, call, &caller, input).await?),
@@ -135,7 +138,12 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
             let limit = input.limit.unwrap_or(200).clamp(1, 2_000);
             let offset = input.offset.unwrap_or(0);
             let history = flow.jobs_history(input.job_id.as_deref(), caller.agents(), limit, offset);
-            Output::Runs(history.await.map_err(tool_error)?)
+            let history = history.await.map_err(tool_error)?;
+            // An answer may repeat what its run has read.
+            if history.runs.iter().any(|run| run.summary.is_some() || run.error.is_some()) {
+                call.findings.add(Label::Untrusted);
+            }
+            Output::Runs(history)
         }
     };
     Ok(done(output))
@@ -224,9 +232,12 @@ async fn update(flow: &Arc<Flow>, call: &Call, caller: &Caller, input: Input) ->
     let agent = patch.agent_id.clone().unwrap_or_else(|| job.row.agent.clone());
     caller.check(Some(&agent))?;
     let checked = check(flow, patch.clone(), Some(job.definition.clone()), agent.clone()).await?;
-    let changes_work = checked.definition.schedule != job.definition.schedule
-        || checked.definition.spec != job.definition.spec
-        || agent != job.row.agent;
+    // The name is part of what the agent reads. An agent asks before every change of a job that is not its own.
+    let changes_work = checked.definition != job.definition
+        || agent != job.row.agent
+        || patch.schedule.is_some()
+        || patch.enabled == Some(true)
+        || (caller.is_agent && !job.authority.by_agent);
     let (authority, confirmed) = match (caller.is_agent, changes_work) {
         // The work gets the rights of whoever changed it.
         (true, true) => {
@@ -258,7 +269,7 @@ async fn remove(flow: &Flow, call: &Call, caller: &Caller, input: Input) -> Resu
     let Ok(job) = flow.find_job(&id, caller.agents()).await else {
         return Ok(Removed { ok: true, removed: false });
     };
-    if caller.is_agent && call.autonomy == Autonomy::Supervised {
+    if caller.is_agent && (call.autonomy == Autonomy::Supervised || !job.authority.by_agent) {
         approve_removal(flow, call, &job).await?;
     }
     Ok(Removed { ok: true, removed: flow.remove_job(&job).await.map_err(tool_error)? })
@@ -310,13 +321,14 @@ async fn ask(
     Ok(Some("a person's yes to the call".to_owned()))
 }
 
+/// Asks a person whether an agent may remove a job.
 async fn approve_removal(flow: &Flow, call: &Call, job: &Job) -> Result<(), ToolError> {
-    if call.approver.is_none() {
+    if call.approver.is_none() || call.autonomy == Autonomy::Autonomous {
         return Err(ToolError::denied("removing a job needs a person's yes, and nobody can be asked"));
     }
     let input = json!({"action": "remove", "job": job.row.id, "name": job.definition.name});
     let action = AskedAction::Other { tool: NAME.to_owned(), input: input.clone(), not_shown: 0 };
-    consent(flow, call, action, &input, "the agent is supervised").await
+    consent(flow, call, action, &input, "an agent wants to remove a job").await
 }
 
 async fn consent(

@@ -190,7 +190,9 @@ async fn finish(flow: &Flow, run: &mut RunState, index: usize, end: BackgroundEn
 
 /// Whether a result reports a command that failed: the tool answered, but the step did not do its work.
 fn command_failed(result: &str) -> bool {
-    let Ok(Value::Object(fields)) = serde_json::from_str(result) else { return false };
+    // Warnings may follow the result.
+    let first = serde_json::Deserializer::from_str(result).into_iter::<Value>().next();
+    let Some(Ok(Value::Object(fields))) = first else { return false };
     let code = ["exitCode", "exit_code"].iter().find_map(|name| fields.get(*name)?.as_i64());
     let is_true = |name: &str| fields.get(name) == Some(&Value::Bool(true));
     code.is_some_and(|code| code != 0) || is_true("timedOut")

@@ -58,6 +58,9 @@ pub(crate) fn escaped(text: &str) -> String {
     text.replace("{{", "\\{{")
 }
 
+/// The longest text after its names were replaced.
+const MAX_RENDERED_BYTES: usize = 256 * 1024;
+
 /// Replaces the names in a text. Values other than strings are written as JSON.
 pub(crate) fn render(
     text: &str,
@@ -71,6 +74,11 @@ pub(crate) fn render(
                 Value::String(text) => rendered.push_str(&text),
                 other => rendered.push_str(&other.to_string()),
             },
+        }
+        if rendered.len() > MAX_RENDERED_BYTES {
+            return Err(format!(
+                "the text has more than {MAX_RENDERED_BYTES} bytes after its names were replaced"
+            ));
         }
     }
     Ok(rendered)

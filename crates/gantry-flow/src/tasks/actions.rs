@@ -1,6 +1,7 @@
 //! Creates, changes and starts tasks. Tools, methods and routes use it.
 
 use gantry_agent::{Authority, SessionError};
+use gantry_domain::LOCAL_OPERATOR;
 use gantry_protocol::{NewTask, TaskChanges, TaskDue, TaskKind, TaskStatus, TasksListParams};
 use gantry_store::{DatabaseError, TaskFilter, TaskRow, priority_rank};
 use gantry_tool::{Call, Principal};
@@ -118,11 +119,12 @@ impl Flow {
             None => (None, None),
         };
         let scope = new.scope.clone().or_else(|| parent.as_ref().map(|parent| parent.row.scope.clone()));
-        let new = NewTask { scope, ..new };
+        let mut new = NewTask { scope, ..new };
         let (scopes, agents) = (self.active_scopes(actor), self.agent_names());
         let zone = self.zone_name();
         let known = Known { scopes: &scopes, agents: &agents, own_agent: actor.agent(), zone: &zone, now };
-        let missing = missing.into_iter().chain(self.pipeline_problem(actor, &new).await).collect::<Vec<_>>();
+        let missing =
+            missing.into_iter().chain(self.pipeline_problem(actor, &mut new).await).collect::<Vec<_>>();
         let checked = match (check(&new, &known), missing.is_empty()) {
             (Ok(checked), true) => checked,
             (checked, _) => {
@@ -224,8 +226,10 @@ impl Flow {
             || task.definition.description != before.definition.description
             || task.row.assignee != before.row.assignee;
         if does_other_work && let Actor::Agent(call) = actor {
-            // The text comes from this conversation, and so do its labels.
-            for label in &call.labels {
+            // The text comes from this conversation: its labels count, and the agent that wrote it limits the rights.
+            let before = std::mem::take(&mut task.authority.labels);
+            task.authority = self.task_authority(actor, Some(&task.row.agent)).await?;
+            for label in before.iter().chain(&call.labels) {
                 if !task.authority.labels.contains(label) {
                     task.authority.labels.push(*label);
                 }
@@ -391,10 +395,18 @@ impl Flow {
     }
 
     /// Finds what is wrong with the pipeline of a new task.
-    async fn pipeline_problem(&self, actor: Actor<'_>, new: &NewTask) -> Option<String> {
-        let id = new.pipeline_id.as_deref().filter(|id| !id.trim().is_empty())?;
-        let may_use = |agent: &str| matches!(actor, Actor::Person { .. }) || agent == actor.agent();
-        self.find_pipeline(id, may_use).await.err().map(|err| format!("pipeline_id: {err}"))
+    async fn pipeline_problem(&self, actor: Actor<'_>, new: &mut NewTask) -> Option<String> {
+        let id = new.pipeline_id.clone().filter(|id| !id.trim().is_empty())?;
+        let is_operator = matches!(actor, Actor::Person { name, .. } if name == LOCAL_OPERATOR);
+        let may_use = |agent: &str| is_operator || agent == actor.agent();
+        match self.find_pipeline(&id, may_use).await {
+            Ok(row) => {
+                // The whole id is stored, so that it always means this pipeline.
+                new.pipeline_id = Some(row.id);
+                None
+            }
+            Err(err) => Some(format!("pipeline_id: {err}")),
+        }
     }
 
     /// Returns the rights of a task's runs. A task for another agent gets what both agents may do.

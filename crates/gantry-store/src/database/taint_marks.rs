@@ -4,6 +4,9 @@ use sqlx::SqliteConnection;
 
 use crate::database::{Database, DatabaseError, query_error};
 
+/// The longest place that can have a mark. Paths have at most 4,096 bytes.
+const MAX_PLACE_BYTES: usize = 8 * 1024;
+
 /// Beyond this many marks in a directory, the directory itself is marked instead.
 const MAX_MARKS: i64 = 10_000;
 
@@ -64,6 +67,10 @@ impl TaintMarks {
 
     /// Returns the source of the mark on a path or on a directory above it.
     pub async fn covering(&self, place: &str) -> Result<Option<String>, DatabaseError> {
+        // No file has so long a path, and the list of all directories above it would be large.
+        if place.len() > MAX_PLACE_BYTES {
+            return Ok(None);
+        }
         let (mut places, mut next) = (vec![place], parent(place));
         while let Some(above) = next {
             places.push(above);

@@ -119,7 +119,7 @@ struct JobArgs {
     #[arg(long, value_name = "EXPRESSION", group = "when")]
     cron: Option<String>,
     /// The time zone of --cron, such as Europe/Berlin
-    #[arg(long, value_name = "ZONE", requires = "cron")]
+    #[arg(long, value_name = "ZONE", requires = "cron", conflicts_with_all = ["at", "every"])]
     tz: Option<String>,
     /// Run this task in a session of its own
     #[arg(long, value_name = "TEXT", group = "what")]

@@ -118,8 +118,10 @@ struct AddArgs {
 struct EditArgs {
     /// The task's id, or a unique beginning of it
     id: String,
+    /// The new title
     #[arg(long)]
     title: Option<String>,
+    /// The new description
     #[arg(long)]
     description: Option<String>,
     /// urgent, high, medium or low

@@ -1,5 +1,3 @@
-#![allow(clippy::disallowed_methods, reason = "tests set up their own environment")]
-
 use super::*;
 
 const START: i64 = 1_772_625_600_000;
