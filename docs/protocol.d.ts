@@ -34,6 +34,21 @@ export interface Methods {
   "outbox.resend": { params: OutboxParams; result: OutboxMessage };
   "outbox.arrived": { params: OutboxParams; result: OutboxMessage };
   "outbox.drop": { params: OutboxParams; result: OutboxMessage };
+  "pipelines.list": { params: Empty; result: PipelineList };
+  "pipelines.get": { params: PipelineId; result: PipelineInfo };
+  "pipelines.add": { params: PipelineAdd; result: PipelineInfo };
+  "pipelines.remove": { params: PipelineId; result: PipelineInfo };
+  "pipelines.run": { params: PipelineRunParams; result: PipelineRunState };
+  "pipelines.runs": { params: PipelineRunsParams; result: PipelineRunList };
+  "pipelines.status": { params: PipelineStatusParams; result: PipelineRunState };
+  "pipelines.cancel": { params: PipelineRunId; result: PipelineRunState };
+  "pipelines.retry": { params: PipelineRunId; result: PipelineRunState };
+  "plans.list": { params: Empty; result: PlanList };
+  "plans.answer": { params: PlanAnswer; result: PlanDecision };
+  "processes.list": { params: Empty; result: CapturedProcessList };
+  "processes.get": { params: CapturedProcessId; result: CapturedProcess };
+  "processes.promote": { params: ProcessPromote; result: PromotedProcess };
+  "processes.remove": { params: CapturedProcessId; result: CapturedProcess };
   "approval.ask": { params: ApprovalAsk; result: ApprovalAnswer };
   "node.tools": { params: NodeTools; result: Empty };
   "process.ended": { params: ProcessEnd; result: ProcessEndTaken };
@@ -235,6 +250,31 @@ export interface Caller {
   asks?: boolean;
 }
 
+/** A process: `result` of `processes.get`, and an item of `processes.list`. */
+export interface CapturedProcess {
+  id: string;
+  agent: string;
+  name: string;
+  description: string;
+  steps: ProcessStep[];
+  parameters: PipelineParameter[];
+  /** The session whose calls were recorded. */
+  sessionKey: string;
+  created: number;
+  /** The pipeline that it was promoted to. */
+  pipelineId?: string | null;
+}
+
+/** Names a process. A unique beginning of its id is enough. */
+export interface CapturedProcessId {
+  id: string;
+}
+
+/** `result` of `processes.list`, newest first. */
+export interface CapturedProcessList {
+  processes: CapturedProcess[];
+}
+
 /** What happens to a file. */
 export type ChangeKind = "delete" | "create" | "change" | "replace" | "copy";
 
@@ -243,6 +283,8 @@ export interface ChildBudget {
   account: string;
   /** In billionths of a US dollar. */
   limit: number;
+  /** Models without a known price count as free. */
+  allows_unpriced?: boolean;
 }
 
 /** Who started a child session, and the limits it works within. */
@@ -522,6 +564,8 @@ export interface CronRun {
   /** `due`, `catchup` or `manual`. */
   kind: string;
   scheduledAtMs: number;
+  /** When the scheduler recorded it. */
+  admittedAtMs: number;
   /** The last instant that the row covers, if it covers several missed ones. */
   throughMs?: number | null;
   startedAtMs?: number | null;
@@ -847,6 +891,8 @@ export interface ModelsReport {
   warnings: string[];
 }
 
+export type ModificationAction = "remove" | "update_task";
+
 export interface NodeHello {
   /** Changes with every start of the node's process. A new instance has forgotten all calls. */
   instance: string;
@@ -918,6 +964,9 @@ export interface NodeTools {
   tools: WireTool[];
 }
 
+/** What happens when a step fails. */
+export type OnFailure = "stop" | "continue" | "notify";
+
 /** `result` of `outbox.list`. Messages that need a person come first, then the newest. */
 export interface OutboxList {
   messages: OutboxMessage[];
@@ -970,6 +1019,196 @@ export interface OutboxParams {
 
 /** The state of a message in the outbox. */
 export type OutboxState = "sent" | "queued" | "sending" | "failed" | "unknown" | "expired" | "dropped";
+
+/** Where the value of a parameter comes from. */
+export type ParameterSource = "user_input" | "relative_date" | "context";
+
+/** `params` of `pipelines.add`. */
+export interface PipelineAdd {
+  /** The agent that does the work; `main` when absent. */
+  agent?: string | null;
+  definition: PipelineDefinition;
+}
+
+/** A pipeline, as a file or a request describes it. */
+export interface PipelineDefinition {
+  name: string;
+  steps: PipelineStep[];
+  parameters?: PipelineParameter[];
+  on_failure: OnFailure;
+}
+
+/** Names a pipeline. A unique beginning of its id is enough. */
+export interface PipelineId {
+  id: string;
+}
+
+/** `result` of `pipelines.get`, and an item of `pipelines.list`. */
+export interface PipelineInfo {
+  id: string;
+  agent: string;
+  definition: PipelineDefinition;
+  /** `person`, `plan` or `process`. */
+  source: string;
+  createdBy: string;
+  created: number;
+  /** What a run would cost, by earlier runs or by a fixed table. */
+  estimatedCostUsd: number;
+}
+
+/** `result` of `pipelines.list`, newest first. */
+export interface PipelineList {
+  pipelines: PipelineInfo[];
+}
+
+/** How a run ended, or its present state. */
+export interface PipelineOutcome {
+  pipelineId: string;
+  runId: string;
+  name: string;
+  status: PipelineStatus;
+  /** Why it did not complete. */
+  reason?: string | null;
+  steps: StepOutcome[];
+  totalDurationMs: number;
+  totalCostUsd: number;
+}
+
+/** A parameter of a pipeline. Templates name it `{{params.NAME}}`. */
+export interface PipelineParameter {
+  name: string;
+  /** `string`, `number`, `boolean`, `date`, `object` or `array`. */
+  type: string;
+  source: ParameterSource;
+  /** The value if the run is given none. Without a default the run must be given a value. */
+  default?: unknown;
+}
+
+/** Names a run. A unique beginning of its id is enough. */
+export interface PipelineRunId {
+  runId: string;
+}
+
+/** A run in a list. */
+export interface PipelineRunInfo {
+  runId: string;
+  pipelineId: string;
+  name: string;
+  agent: string;
+  status: PipelineStatus;
+  reason?: string | null;
+  started: number;
+  ended?: number | null;
+}
+
+/** `result` of `pipelines.runs`, newest first. */
+export interface PipelineRunList {
+  runs: PipelineRunInfo[];
+}
+
+/** `params` of `pipelines.run`. The result is the run's present state. */
+export interface PipelineRunParams {
+  pipelineId: string;
+  /** Values for `{{name}}`, which every agent's step also sees. */
+  context?: Record<string, never>;
+  /** Values for `{{params.name}}`. */
+  params?: Record<string, never>;
+  onFailure?: OnFailure | null;
+  modifications?: StepModification[];
+}
+
+/** `result` of `pipelines.status`, `pipelines.run`, `pipelines.cancel` and `pipelines.retry`. */
+export interface PipelineRunState {
+  outcome: PipelineOutcome;
+  agent: string;
+  /** The steps as this run has them. */
+  definition: PipelineDefinition;
+  started: number;
+  ended?: number | null;
+}
+
+/** `params` of `pipelines.runs`. */
+export interface PipelineRunsParams {
+  /** Only runs of this pipeline. */
+  pipelineId?: string | null;
+  /** 1 to 1000; 50 when absent. */
+  limit?: number | null;
+}
+
+/** The state of a run. All but `running` are final, until a retry. */
+export type PipelineStatus = "running" | "completed" | "failed" | "rejected" | "interrupted";
+
+/** `params` of `pipelines.status`. */
+export interface PipelineStatusParams {
+  runId: string;
+  /** Waits at most this long for the end of the run; at most 120000. */
+  waitMs?: number;
+}
+
+/** A step of a pipeline: a task for an agent, or one tool call without a model. */
+export interface PipelineStep {
+  /** A unique name: letters, digits, `-` and `_`. */
+  id: string;
+  /** What the agent of this step has to do. `{{name}}` is a value of the context, `{{params.name}}` a parameter, `{{step.result}}` the result of a step in input_from. */
+  task?: string | null;
+  /** The steps whose results this step gets. It starts when they have ended. Steps without input_from start at once. */
+  input_from?: string[];
+  /** The step is stopped after this time (default 600000, at most 7200000). */
+  timeout_ms?: number | null;
+  /** The role of the step's agent, such as researcher. Only with task. */
+  role?: string | null;
+  /** fast, balanced, deep, or provider/model. Only with task. */
+  model?: string | null;
+  /** The tool to call, in place of task. This costs no tokens. */
+  tool?: string | null;
+  /** The input of the tool. Its texts may have the same templates as a task. */
+  input?: unknown;
+}
+
+/** `params` of `plans.answer`. */
+export interface PlanAnswer {
+  approvalId: string;
+  /** `proceed`, `cancel`, or what to change. */
+  answer: string;
+}
+
+/** The answer to a plan: the result of `plan_task` and of `plans.answer`. */
+export interface PlanDecision {
+  approved: boolean;
+  /** Nobody has answered yet. */
+  pending?: boolean;
+  /** Names the plan while it waits for an answer. */
+  approval_id?: string | null;
+  /** The pipeline that runs the agent's phases. */
+  pipeline_id?: string | null;
+  steps?: PlannedStep[] | null;
+  /** The phases that the user does. */
+  user_steps?: string[] | null;
+  estimated_cost_usd?: number | null;
+  /** What the person answered in place of yes. */
+  feedback?: string | null;
+}
+
+/** A plan that waits for a person. */
+export interface PlanInfo {
+  approvalId: string;
+  agent: string;
+  /** The plan, for people. */
+  text: string;
+  createdBy: string;
+  created: number;
+}
+
+/** `result` of `plans.list`, newest first. */
+export interface PlanList {
+  plans: PlanInfo[];
+}
+
+/** A step of an approved plan. */
+export interface PlannedStep {
+  id: string;
+  task: string;
+}
 
 /** `params` of `ports.forward`. The forward ends with the client's connection. */
 export interface PortForward {
@@ -1035,12 +1274,44 @@ export interface ProcessList {
   processes: ProcessRecord[];
 }
 
+/** `params` of `processes.promote`. */
+export interface ProcessPromote {
+  id: string;
+  /** Defaults of parameters, by name. */
+  parameterValues?: Record<string, never>;
+}
+
 /** The end of a background process, as the gateway keeps it. */
 export interface ProcessRecord {
   node: string;
   eventId: string;
   recorded: number;
   event: ProcessEnd;
+}
+
+/** A recorded call of a process. */
+export interface ProcessStep {
+  /** 1 for the first. */
+  order: number;
+  tool: string;
+  /** The input with `{{params.NAME}}` and `{{step-N.result}}` in place of values that change. */
+  input: unknown;
+  description: string;
+  /** The orders of the calls whose results this call used. */
+  depends_on: number[];
+}
+
+/** The result of `promote_process` and of `processes.promote`. */
+export interface PromotedProcess {
+  pipeline_id: string;
+  name: string;
+  /** The number of steps. */
+  steps: number;
+  /** The names of the parameters. */
+  parameters: string[];
+  estimated_cost: string;
+  /** How to run it. */
+  next: string;
 }
 
 export interface ProtocolRange {
@@ -1226,6 +1497,33 @@ export interface SessionsListParams {
   limit?: number | null;
   offset?: number | null;
 }
+
+/** A change of a stored pipeline for one run. */
+export interface StepModification {
+  step_id: string;
+  action: ModificationAction;
+  /** The new task, for update_task. */
+  value?: string | null;
+}
+
+/** How a step ended, or its present state. */
+export interface StepOutcome {
+  stepId: string;
+  status: StepStatus;
+  /** Its answer. A long one is cut, with a note. */
+  result: string | null;
+  durationMs: number;
+  tokensIn: number;
+  tokensOut: number;
+  costUsd: number;
+  error?: string | null;
+  skipReason?: string | null;
+  /** The session that did the work. */
+  sessionKey?: string | null;
+}
+
+/** The state of a step. */
+export type StepStatus = "pending" | "running" | "completed" | "failed" | "skipped" | "waiting";
 
 /** Whether a model thinks before it answers. */
 export type ThinkingMode = 
