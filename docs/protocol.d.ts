@@ -49,6 +49,14 @@ export interface Methods {
   "processes.get": { params: CapturedProcessId; result: CapturedProcess };
   "processes.promote": { params: ProcessPromote; result: PromotedProcess };
   "processes.remove": { params: CapturedProcessId; result: CapturedProcess };
+  "tasks.list": { params: TasksListParams; result: TaskList };
+  "tasks.show": { params: TaskParams; result: TaskInfo };
+  "tasks.add": { params: TaskAddParams; result: TaskChanged };
+  "tasks.edit": { params: TaskChanges; result: TaskChanged };
+  "tasks.run": { params: TaskParams; result: TaskChanged };
+  "tasks.cancel": { params: TaskParams; result: TaskChanged };
+  "tasks.confirm": { params: TaskParams; result: TaskChanged };
+  "tasks.history": { params: TaskParams; result: TaskHistory };
   "approval.ask": { params: ApprovalAsk; result: ApprovalAnswer };
   "node.tools": { params: NodeTools; result: Empty };
   "process.ended": { params: ProcessEnd; result: ProcessEndTaken };
@@ -893,6 +901,36 @@ export interface ModelsReport {
 
 export type ModificationAction = "remove" | "update_task";
 
+/** The fields of a new task. `tasks.add` and `task_create` take them. */
+export interface NewTask {
+  /** What is to be done, in a few words. At most 200 characters. */
+  title: string;
+  /** Everything that whoever does it has to know. At most 20,000 characters. */
+  description?: string | null;
+  /** Default medium. */
+  priority?: TaskPriority | null;
+  /** YYYY-MM-DD. */
+  due_date?: string | null;
+  /** global, user:owner (default), agent:NAME, or a configured scope. */
+  scope?: string | null;
+  /** At most 20 words. */
+  tags?: string[] | null;
+  /** The task that this one is a part of: its id, or a unique beginning of it. */
+  parent_task_id?: string | null;
+  /** Runs it at these times: a cron expression with five fields, "every 5 minutes", "30m", "1h" or "1d". */
+  schedule?: string | null;
+  /** Watches this page and runs when its readable text changes. The run sees the changes and has read-only tools. */
+  watch_url?: string | null;
+  /** Minutes between two looks at the page: 60 by default, at least 5. */
+  watch_interval_minutes?: number | null;
+  /** Runs this stored pipeline: at once, or at the times of schedule. */
+  pipeline_id?: string | null;
+  /** Values of the pipeline's parameters. */
+  params?: Record<string, never> | null;
+  /** user, agent (yourself), or the name of an agent. An agent starts at once, in the background. */
+  assignee?: string | null;
+}
+
 export interface NodeHello {
   /** Changes with every start of the node's process. A new instance has forgotten all calls. */
   instance: string;
@@ -1524,6 +1562,131 @@ export interface StepOutcome {
 
 /** The state of a step. */
 export type StepStatus = "pending" | "running" | "completed" | "failed" | "skipped" | "waiting";
+
+/** `params` of `tasks.add`. */
+export interface TaskAddParams {
+  /** The agent that does it in the background: `main` when left out. */
+  agent?: string | null;
+  task: NewTask;
+}
+
+/** `result` of the methods that change a task. */
+export interface TaskChanged {
+  task: TaskInfo;
+  /** What happened, for people. */
+  message: string;
+}
+
+/** The changes of a task. `tasks.edit` and `task_update` take them. */
+export interface TaskChanges {
+  /** The task's id, or a unique beginning of it. */
+  task_id: string;
+  /** completed also completes all subtasks; cancelled also cancels them and stops a run. */
+  status?: TaskStatus | null;
+  priority?: TaskPriority | null;
+  /** YYYY-MM-DD; an empty text removes it. */
+  due_date?: string | null;
+  /** The new title. */
+  title?: string | null;
+  /** The new description. */
+  description?: string | null;
+  /** Replaces all tags. */
+  tags?: string[] | null;
+  /** user, agent (yourself), or the name of an agent. */
+  assignee?: string | null;
+}
+
+/** A range of due dates. */
+export type TaskDue = "today" | "week" | "overdue";
+
+/** `result` of `tasks.history`, the newest first. */
+export interface TaskHistory {
+  runs: TaskRunInfo[];
+}
+
+/** A task, with the state of its work. */
+export interface TaskInfo {
+  id: string;
+  title: string;
+  description?: string | null;
+  kind: TaskKind;
+  status: TaskStatus;
+  priority: TaskPriority;
+  dueDate?: string | null;
+  scope: string;
+  tags?: string[];
+  parentTaskId?: string | null;
+  assignee?: string | null;
+  /** The agent whose rights its runs have. */
+  agent: string;
+  /** The schedule as it was written. */
+  schedule?: string | null;
+  watchUrl?: string | null;
+  watchIntervalMinutes?: number | null;
+  pipelineId?: string | null;
+  /** It runs without a person. */
+  unattended: boolean;
+  /** A person allowed its unattended runs, or it has none. */
+  confirmed: boolean;
+  nextRunAtMs?: number | null;
+  /** A run of it is queued, running or waits for an answer. */
+  running: boolean;
+  lastRunAtMs?: number | null;
+  /** `ok`, `error`, `cancelled`, or `unchanged` after a check of a watched page. */
+  lastStatus?: string | null;
+  lastResult?: string | null;
+  createdBy: string;
+  createdAtMs: number;
+  updatedAtMs: number;
+  completedAtMs?: number | null;
+}
+
+/** What starts the work of a task. */
+export type TaskKind = "manual" | "scheduled" | "watch" | "pipeline";
+
+/** `result` of `tasks.list`, by priority and then by due date. */
+export interface TaskList {
+  tasks: TaskInfo[];
+  /** The number of tasks that match. */
+  total: number;
+}
+
+/** `params` of `tasks.show`, `tasks.run`, `tasks.cancel`, `tasks.confirm` and `tasks.history`. */
+export interface TaskParams {
+  /** The task's id, or a unique beginning of it. */
+  id: string;
+}
+
+/** The most urgent first. */
+export type TaskPriority = "urgent" | "high" | "medium" | "low";
+
+/** A run of a task in the background. */
+export interface TaskRunInfo {
+  id: string;
+  taskId: string;
+  /** `queued`, `running`, `parked` (waits for an answer), `ok`, `error` or `cancelled`. */
+  state: string;
+  sessionKey: string;
+  queuedAtMs: number;
+  startedAtMs?: number | null;
+  endedAtMs?: number | null;
+  result?: string | null;
+  error?: string | null;
+  costUsd: number;
+}
+
+export type TaskStatus = "open" | "in_progress" | "completed" | "failed" | "cancelled";
+
+/** `params` of `tasks.list`. */
+export interface TasksListParams {
+  scope?: string | null;
+  /** Without it: tasks that are neither completed nor cancelled. */
+  status?: TaskStatus | null;
+  due?: TaskDue | null;
+  assignee?: string | null;
+  /** 1 to 1,000; 100 when left out. */
+  limit?: number | null;
+}
 
 /** Whether a model thinks before it answers. */
 export type ThinkingMode = 
