@@ -2,7 +2,7 @@
 //! ends alone.
 //!
 //! A worker starts when a job needs one and ends when it was idle for a while. It speaks over its standard input, a
-//! socket: a setup first, then one job after the other ([`frame`]). The engine's side is here, the worker's side in
+//! socket: a setup first, then one job after the other (`frame.rs`). The engine's side is here, the worker's side in
 //! [`serve`].
 
 use std::ffi::OsString;
