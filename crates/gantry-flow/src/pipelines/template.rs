@@ -53,7 +53,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// Writes a text so that it is no template.
+/// Escapes the placeholders of a text, so that it is used as it is.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace("{{", "\\{{")
 }

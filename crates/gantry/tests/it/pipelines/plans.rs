@@ -100,7 +100,7 @@ fn plan_without_a_person_never_proceeds() {
     // A direct call has nobody to ask either.
     let direct = up.call("plan_task", &plan());
     assert!(String::from_utf8_lossy(&direct.body).contains("pending"), "{direct:?}");
-    // An agent's own token cannot answer, and a wrong answer is no yes.
+    // An agent's own token cannot answer, and a wrong answer does not count as a yes.
     let shown = world.run(&["pipelines", "plans"]);
     assert!(shown.stdout.contains(id) && shown.stdout.contains("1. Back up"), "{shown:?}");
     let yes = world.run(&["pipelines", "answer", id, "proceed", "--json"]).json();
