@@ -51,7 +51,14 @@ async fn appends(folder: &Path) -> f64 {
                 for seq in 0..EVENTS_EACH {
                     let event = NewEvent { kind: "call_ended", data: "x".repeat(500), checkpoint: false };
                     let key = format!("agent:main:{number}");
-                    let append = Append { key, expected: seq, at: 7, events: vec![event], has_work: true };
+                    let append = Append {
+                        key,
+                        expected: seq,
+                        at: 7,
+                        events: vec![event],
+                        has_work: true,
+                        ..Append::default()
+                    };
                     journal.append(append).await.unwrap();
                 }
             })
@@ -117,7 +124,8 @@ async fn write_past(data: &DataDir, past: Past) {
             let events = std::mem::take(&mut waiting);
             let expected = written;
             written += events.len() as i64;
-            let append = Append { key: KEY.into(), expected, at: 7, events, has_work: false };
+            let append =
+                Append { key: KEY.into(), expected, at: 7, events, has_work: false, ..Append::default() };
             journal.append(append).await.unwrap();
         }
         if written >= LONG {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_protocol::SessionEvent;
-use gantry_store::{Append, DatabaseError, NewEvent};
+use gantry_store::{Append, ChannelEvent, DatabaseError, NewEvent, NewOutboxMessage};
 use gantry_tool::{Capability, Consent, UserAnswers};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -72,6 +72,10 @@ struct Loaded {
     unwritten: Vec<NewEvent>,
     /// Events to publish when these entries are on disk.
     unpublished: Vec<SessionEvent>,
+    /// Events of chats that are written together with these entries.
+    channel_events: Vec<ChannelEvent>,
+    /// Messages to people that are written together with these entries.
+    outbox: Vec<NewOutboxMessage>,
     /// Senders that are notified when these entries are on disk.
     accepted: Vec<Done<Option<SessionEvent>>>,
     checkpoint: i64,
@@ -144,6 +148,8 @@ impl Driver {
                 next_seq: session.row.next_seq,
                 unwritten: Vec::new(),
                 unpublished: Vec::new(),
+                channel_events: Vec::new(),
+                outbox: Vec::new(),
                 accepted: Vec::new(),
                 checkpoint: session.events.first().map_or(0, |first| first.seq),
                 prepared: None,
@@ -205,7 +211,13 @@ impl Driver {
                 .map_err(|cause| DatabaseError::Damaged { doing: "write the journal", cause })?;
             let checkpoint = entry.is_checkpoint();
             loaded.unwritten.push(NewEvent { kind: entry.kind(), data, checkpoint });
-            loaded.unpublished.extend(event_of(&self.shared.parts.gate, &loaded.state, &entry));
+            if let Some(event) = event_of(&self.shared.parts.gate, &loaded.state, &entry) {
+                if let Some(outgoing) = self.shared.outgoing() {
+                    let labels = loaded.state.flow.labels();
+                    loaded.outbox.extend(outgoing.messages(&self.key, &event, &labels));
+                }
+                loaded.unpublished.push(event);
+            }
             if checkpoint {
                 loaded.checkpoint = loaded.next_seq;
             }
@@ -226,8 +238,15 @@ impl Driver {
         let events = std::mem::take(&mut loaded.unwritten);
         let expected = loaded.next_seq - i64::try_from(events.len()).unwrap_or(i64::MAX);
         let has_work = loaded.state.has_work();
-        let append = Append { key: self.key.key.clone(), expected, at: now_ms(), events, has_work };
+        let channel_events = std::mem::take(&mut loaded.channel_events);
+        let outbox = std::mem::take(&mut loaded.outbox);
+        let sends = !outbox.is_empty();
+        let key = self.key.key.clone();
+        let append = Append { key, expected, at: now_ms(), events, has_work, channel_events, outbox };
         self.shared.parts.journal.append(append).await?;
+        if let Some(outgoing) = self.shared.outgoing().filter(|_| sends) {
+            outgoing.stored();
+        }
         let unpublished = std::mem::take(&mut loaded.unpublished);
         for accepted in loaded.accepted.drain(..) {
             let _ = accepted.send(Ok(None));
@@ -245,6 +264,7 @@ impl Driver {
         {
             self.shared.publish(&child.root, event.clone());
         }
+        self.shared.publish_to_all(&self.key.key, &event);
         // Sending fails if there are no listeners.
         let _ = self.events.send(Arc::new(event));
     }
@@ -333,12 +353,12 @@ impl Driver {
         }
         match command {
             Command::Wake => Ok(()),
-            Command::Message { incoming, workspace, done } => match self.too_many(&incoming) {
+            Command::Message { incoming, workspace, channel_event, done } => match self.too_many(&incoming) {
                 Some(message) => {
                     let _ = done.send(Err(SessionError::Refused(message)));
                     Ok(())
                 }
-                None => self.accept_message(incoming, workspace, done).await,
+                None => self.accept_message(incoming, workspace, channel_event, done).await,
             },
             Command::Notice { notice, done } => {
                 let is_new = self.state().is_some_and(|state| !state.knows(&notice.id));
@@ -404,6 +424,7 @@ impl Driver {
         &mut self,
         incoming: Incoming,
         workspace: Option<PathBuf>,
+        channel_event: Option<ChannelEvent>,
         done: Done<Option<SessionEvent>>,
     ) -> Result<(), DatabaseError> {
         let Some(state) = self.state() else { return Ok(()) };
@@ -435,6 +456,7 @@ impl Driver {
         }
         self.apply(vec![Entry::MessageIn(incoming)])?;
         if let Some(loaded) = &mut self.loaded {
+            loaded.channel_events.extend(channel_event);
             loaded.accepted.push(done);
         }
         Ok(())
@@ -486,6 +508,7 @@ impl Driver {
             private_from: state.flow.private_from().map(str::to_owned),
             questions: state.open_questions().cloned().collect(),
             asks: state.open_asks().cloned().collect(),
+            addressees: state.run.as_ref().map(|run| run.answers.clone()).unwrap_or_default(),
             child: state.child.clone(),
             payer: self.payer(state.run.as_ref().map_or("", |run| &run.id)),
         })

@@ -51,7 +51,7 @@ impl SessionKey {
     /// Returns the key for a message from a channel.
     pub fn of(origin: &Origin<'_>, scope: DmScope) -> SessionKey {
         let agent = agent_id(origin.agent);
-        let (channel, peer) = (token(origin.channel), token(origin.peer));
+        let (channel, peer) = (token(origin.channel), peer_token(origin.peer));
         let rest = match (origin.kind, scope) {
             ("dm", DmScope::Main) => MAIN.to_owned(),
             ("dm", DmScope::PerPeer) => format!("dm:{peer}"),
@@ -89,9 +89,10 @@ impl SessionKey {
             return Err(BadKey::Spelling { text: shown(), near });
         }
         let (agent, rest) = (own, folded);
-        // If all direct messages share one conversation, their keys mean the main one.
-        let direct = rest.iter().any(|part| part == "dm") && rest.len() > 1;
-        let rest = if direct && scope == DmScope::Main { MAIN.to_owned() } else { rest.join(":") };
+        // The old name of the main conversation. Other direct messages have keys of their own: people who are not the
+        // owner never share it.
+        let is_main = matches!(rest.as_slice(), [_, kind, peer] if kind == "dm" && peer == MAIN);
+        let rest = if is_main && scope == DmScope::Main { MAIN.to_owned() } else { rest.join(":") };
         Ok(SessionKey { key: format!("agent:{agent}:{rest}"), agent })
     }
 }
@@ -108,6 +109,16 @@ fn word(text: &str, otherwise: &str) -> String {
     if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
 }
 
+/// A provider's id in the form of a key. Ids may be case-sensitive, so an id that changes by that gets a hash of its exact
+/// form: two chats never share a key.
+fn peer_token(id: &str) -> String {
+    let folded: String = token(id).chars().take(MAX_ID).collect();
+    if folded == id {
+        return folded;
+    }
+    format!("{folded}-{}", &blake3::hash(id.as_bytes()).to_hex()[..12])
+}
+
 fn token(text: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || "+-_@.".contains(c) { c } else { '_' };
     text.trim().to_lowercase().chars().map(fits).collect()
@@ -120,19 +131,46 @@ mod tests {
     #[test]
     fn direct_messages_share_conversations_as_configured() {
         let origin =
-            Origin { agent: "Main", channel: "WhatsApp", account: "Work 1", kind: "dm", peer: "+49 1/2" };
+            Origin { agent: "Main", channel: "WhatsApp", account: "Work 1", kind: "dm", peer: "+4912" };
         for (scope, key) in [
             (DmScope::Main, "agent:main:main"),
-            (DmScope::PerPeer, "agent:main:dm:+49_1_2"),
-            (DmScope::PerChannelPeer, "agent:main:whatsapp:dm:+49_1_2"),
-            (DmScope::PerAccountChannelPeer, "agent:main:whatsapp:work-1:dm:+49_1_2"),
+            (DmScope::PerPeer, "agent:main:dm:+4912"),
+            (DmScope::PerChannelPeer, "agent:main:whatsapp:dm:+4912"),
+            (DmScope::PerAccountChannelPeer, "agent:main:whatsapp:work-1:dm:+4912"),
         ] {
             let made = SessionKey::of(&origin, scope);
             assert_eq!(made.key, key);
             assert_eq!(SessionKey::parse(&made.key, "x", scope).unwrap(), made, "the key is normalized");
+            let read = SessionKey::parse(&made.key, "x", DmScope::Main).unwrap();
+            assert_eq!(read, made, "a stored key keeps its meaning");
         }
         let group = SessionKey::of(&Origin { kind: "group", ..origin }, DmScope::Main);
-        assert_eq!(group.key, "agent:main:whatsapp:group:+49_1_2");
+        assert_eq!(group.key, "agent:main:whatsapp:group:+4912");
+    }
+
+    #[test]
+    fn chats_whose_ids_differ_in_case_or_marks_have_keys_of_their_own() {
+        let key = |peer: &str| {
+            let origin = Origin { agent: "main", channel: "matrix", account: "default", kind: "group", peer };
+            let made = SessionKey::of(&origin, DmScope::Main);
+            assert_eq!(
+                SessionKey::parse(&made.key, "x", DmScope::Main).unwrap(),
+                made,
+                "the key is normalized"
+            );
+            made.key
+        };
+        let long = "x".repeat(80);
+        let ids = [
+            "!AbC:example.org",
+            "!abc:example.org",
+            "!ABC:example.org",
+            "_abc_example.org",
+            &long,
+            &long[1..],
+        ];
+        let keys: std::collections::BTreeSet<String> = ids.iter().map(|id| key(id)).collect();
+        assert_eq!(keys.len(), ids.len(), "{keys:?}");
     }
 
     #[test]

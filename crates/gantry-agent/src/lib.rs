@@ -60,8 +60,8 @@ pub use recorded_calls::{RecordedCall, RecordedCalls};
 pub use reset::ResetPolicy;
 pub use role::{Role, Spec, built_in};
 pub use sessions::{
-    ChangedFiles, IDLE, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, Sent, SessionError, SessionLabels, Sessions,
-    SessionsParts,
+    ChangedFiles, IDLE, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, OPERATOR_VIA, Outgoing, Sent, SessionError,
+    SessionLabels, Sessions, SessionsParts,
 };
 pub use slash::{Slash, thinking};
 pub use state::{Addressee, State};

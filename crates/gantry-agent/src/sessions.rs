@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use gantry_files::{Changed, ScanLimits, changed_since};
-use gantry_protocol::{GrantInfo, SessionEvent};
-use gantry_store::{DatabaseError, Grants, Journal, JournalEvent, Objects, SessionRow, TaintMarks};
+use gantry_protocol::{GrantInfo, SessionEvent, SessionEventData};
+use gantry_store::{
+    ChannelEvent, DatabaseError, Grants, Journal, JournalEvent, NewOutboxMessage, Objects, SessionRow,
+    TaintMarks,
+};
 use gantry_tool::{Gate, Label, nearest};
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -43,6 +46,9 @@ pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 const DRIVERS_TRIED: usize = 3;
 /// The sender in [`NewMessage::from`] that may remove labels.
 pub const OPERATOR: &str = "operator";
+/// The beginning of the owner's name in a chat, such as `operator via telegram:default:7`. The owner has the operator's rights
+/// in a chat of two.
+pub const OPERATOR_VIA: &str = "operator via ";
 /// The time that cancelled calls have to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
@@ -98,6 +104,10 @@ pub(crate) struct Shared {
     pub(crate) pairs: Pairs,
     /// Held while a child is started.
     pub(crate) starting_child: tokio::sync::Mutex<()>,
+    /// Turns events into messages to people.
+    outgoing: Mutex<Option<Arc<dyn Outgoing>>>,
+    /// The events of all sessions.
+    everything: broadcast::Sender<Arc<SessionEventData>>,
     tasks: TaskTracker,
     live: Mutex<HashMap<String, Live>>,
 }
@@ -136,6 +146,17 @@ fn near_session(near: &Option<String>) -> String {
     if near.is_some() { did_you_mean(near) } else { "; `gantry sessions` lists the sessions".to_owned() }
 }
 
+/// Turns events of sessions into messages to people. The messages are stored together with the entries of the journal that
+/// caused them.
+pub trait Outgoing: Send + Sync {
+    /// Returns the messages that an event causes. `labels` are those of the session.
+    fn messages(&self, session: &SessionKey, event: &SessionEvent, labels: &[Label])
+    -> Vec<NewOutboxMessage>;
+
+    /// The messages are on disk.
+    fn stored(&self);
+}
+
 /// A message to a session.
 #[derive(Debug, Clone, Default)]
 pub struct NewMessage {
@@ -149,6 +170,8 @@ pub struct NewMessage {
     pub payer: Option<Payer>,
     /// The new working directory of the conversation. A run in progress keeps its own.
     pub workspace: Option<PathBuf>,
+    /// The event of a chat that the message comes from. It is stored together with the message.
+    pub channel_event: Option<ChannelEvent>,
 }
 
 /// The outcome of sending a message.
@@ -209,6 +232,8 @@ impl Sessions {
             ending: CancellationToken::new(),
             pairs: Pairs::default(),
             starting_child: tokio::sync::Mutex::default(),
+            outgoing: Mutex::default(),
+            everything: broadcast::channel(EVENTS).0,
             tasks: TaskTracker::new(),
             live: Mutex::default(),
         };
@@ -276,8 +301,9 @@ impl Sessions {
             labels: message.labels,
             payer: message.payer,
         };
-        let workspace = message.workspace;
-        let settled = self.ask(key, |done| Command::Message { incoming, workspace, done }).await?;
+        let NewMessage { workspace, channel_event, .. } = message;
+        let command = |done| Command::Message { incoming, workspace, channel_event, done };
+        let settled = self.ask(key, command).await?;
         Ok(match settled {
             Some(event) => Sent::Settled { message: id, event: Box::new(event) },
             None => Sent::Accepted { message: id },
@@ -302,6 +328,21 @@ impl Sessions {
     /// Subscribes to the events of a session.
     pub fn listen(&self, key: &SessionKey) -> broadcast::Receiver<Arc<SessionEvent>> {
         self.live(key, |live| live.events.subscribe())
+    }
+
+    /// Subscribes to the events of all sessions, except the pieces of replies. A slow listener misses events.
+    pub fn listen_to_all(&self) -> broadcast::Receiver<Arc<SessionEventData>> {
+        self.shared.everything.subscribe()
+    }
+
+    /// Sets what turns events into messages to people.
+    pub fn set_outgoing(&self, outgoing: Arc<dyn Outgoing>) {
+        *self.shared.outgoing.lock().unwrap_or_else(PoisonError::into_inner) = Some(outgoing);
+    }
+
+    /// Returns the keys of sessions that have work left.
+    pub async fn with_work(&self) -> Result<Vec<String>, SessionError> {
+        Ok(self.shared.parts.journal.with_work().await?)
     }
 
     /// Answers a question. Only surfaces with a person behind them may call this.
@@ -432,7 +473,7 @@ impl Sessions {
                 Ok(format!("thinking is now {thinking:?}{effort}").to_lowercase())
             }
             // All agents share the marks, so a token for some agents cannot remove them.
-            Slash::Trust(_) if by != OPERATOR => {
+            Slash::Trust(_) if !is_operator(by) => {
                 let message = "only the operator can trust a location; use the operator's token";
                 Err(SessionError::Refused(message.into()))
             }
@@ -477,6 +518,27 @@ impl Sessions {
     ) -> Result<Vec<JournalEvent>, SessionError> {
         self.known(key).await?;
         Ok(self.shared.parts.journal.page(&key.key, from, limit).await?)
+    }
+
+    /// Keeps a file from outside in an agent's storage. Whoever reads it has read untrusted content.
+    pub async fn keep_file(
+        &self,
+        objects: &Objects,
+        agent: &str,
+        path: &str,
+        bytes: &[u8],
+    ) -> Result<(), String> {
+        let key = format!("agents/{agent}/{path}");
+        // The mark comes first: a file without its mark would count as trusted.
+        let place = data_locations::object_key(&key);
+        let source = data_locations::shortened("a chat");
+        self.shared.marks.add(&place, &source, now_ms()).await.map_err(|err| err.to_string())?;
+        objects.put(&key, bytes.to_vec(), "application/octet-stream").await.map_err(|err| err.to_string())
+    }
+
+    /// The direct messages that share a conversation.
+    pub fn dm_scope(&self) -> DmScope {
+        self.shared.parts.dm_scope
     }
 
     /// Returns the grants of all agents that count now. The newest comes first.
@@ -580,6 +642,22 @@ impl Shared {
         alone
     }
 
+    pub(crate) fn outgoing(&self) -> Option<Arc<dyn Outgoing>> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Publishes an event of a session to those who listen to all sessions.
+    pub(crate) fn publish_to_all(&self, key: &str, event: &SessionEvent) {
+        let is_piece = matches!(
+            event,
+            SessionEvent::Text { .. } | SessionEvent::Thinking { .. } | SessionEvent::CallInput { .. }
+        );
+        if !is_piece && self.everything.receiver_count() > 0 {
+            let data = SessionEventData { session_key: key.to_owned(), event: event.clone() };
+            let _ = self.everything.send(Arc::new(data));
+        }
+    }
+
     /// Publishes an event to the listeners of another session.
     pub(crate) fn publish(&self, key: &str, event: SessionEvent) {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
@@ -591,6 +669,11 @@ impl Shared {
 
 fn ids<T>(open: &[T], id: impl Fn(&T) -> &String) -> Vec<String> {
     open.iter().map(|one| id(one).clone()).collect()
+}
+
+/// Whether somebody has the operator's rights. Names of tokens and agents never have this form.
+pub(crate) fn is_operator(by: &str) -> bool {
+    by == OPERATOR || by.starts_with(OPERATOR_VIA)
 }
 
 /// Milliseconds since 1970.

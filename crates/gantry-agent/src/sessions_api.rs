@@ -181,6 +181,7 @@ impl SessionsApi {
             reply_to: params.reply_to,
             labels,
             payer: None,
+            channel_event: None,
         };
         sessions.send(key, message).await.map_err(session_refusal)
     }

@@ -25,6 +25,8 @@ pub struct FlowParts {
     pub config: FlowConfig,
     pub database: Database,
     pub sessions: Sessions,
+    /// Messages to people. Other domains add channels to it.
+    pub outbox: Outbox,
     pub clock: Clock,
     /// The user's time zone.
     pub zone: TimeZone,
@@ -44,7 +46,6 @@ pub struct Flow {
     pub(crate) parts: FlowParts,
     /// Identifies this process. Work in the database belongs to it or to a process that has ended.
     pub(crate) owner: String,
-    pub(crate) outbox: Outbox,
     pub(crate) jobs: Jobs,
     pub(crate) pipelines: Pipelines,
     pub(crate) tasks: Tasks,
@@ -52,8 +53,8 @@ pub struct Flow {
 
 impl Flow {
     pub(crate) fn new(parts: FlowParts) -> Flow {
+        parts.outbox.add_own_channels(&parts);
         Flow {
-            outbox: Outbox::new(&parts),
             owner: Uuid::now_v7().to_string(),
             jobs: Jobs::default(),
             pipelines: Pipelines::default(),

@@ -23,7 +23,7 @@ mod tools;
 pub use clock::Clock;
 pub use config::{FlowConfig, WebhookConfig};
 pub use domain::{Flow, FlowDomain, FlowParts};
-pub use outbox::SecretFor;
+pub use outbox::{Delivery, Outbox, OutboxChannel, OwnerChats, SecretFor};
 pub use tasks::{PageAccess, TasksConfig};
 pub use time::{
     MIN_INTERVAL_MS, Moment, Schedule, duration_text, jitter_ms, local_text, parse_future, parse_interval,

@@ -173,6 +173,7 @@ impl World {
             config: setup.config,
             database,
             sessions: sessions.clone(),
+            outbox: crate::Outbox::default(),
             clock: clock.clone(),
             zone: jiff::tz::TimeZone::get("Europe/Berlin").unwrap(),
             network: ClientOptions::default(),

@@ -104,15 +104,11 @@ async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
         return request.refuse(&mut socket, WireError::new(ErrorCode::BadParams, message)).await;
     }
     match request.params.role {
-        Role::Client => match gateway.auth.check(&request.params.token, from).await {
+        Role::Client | Role::Channel => match gateway.auth.check(&request.params.token, from).await {
             Ok(identity) => client::serve(gateway, socket, request, identity).await,
             Err(err) => request.refuse(&mut socket, unauthorized(&err)).await,
         },
         Role::Node => node::serve(gateway, socket, request, from).await,
-        Role::Channel => {
-            let error = WireError::new(ErrorCode::Forbidden, "this gateway does not support channels");
-            request.refuse(&mut socket, error).await;
-        }
     }
 }
 

@@ -56,6 +56,7 @@ struct Shared {
 #[derive(Debug)]
 struct Wire {
     guard: Arc<Guard>,
+    connector: Connector,
     http: legacy::Client<Connector, Full<Bytes>>,
 }
 
@@ -90,7 +91,7 @@ const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 256;
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 const MAX_IDLE_PER_HOST: usize = 4;
-const USER_AGENT: &str = concat!("gantry/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("gantry/", env!("CARGO_PKG_VERSION"));
 
 /// Only the client sets these headers, which say how a message is framed. Two different statements
 /// about that enable request smuggling.
@@ -284,6 +285,14 @@ impl Client {
         headers
     }
 
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.wire().guard
+    }
+
+    pub(crate) fn connector(&self) -> Connector {
+        self.wire().connector.clone()
+    }
+
     fn wire(&self) -> &Wire {
         self.shared.wire.get_or_init(|| {
             let guard = Arc::new(Guard::new(Arc::clone(&self.shared.options)));
@@ -294,8 +303,8 @@ impl Client {
                 .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
                 .http1_max_buf_size(MAX_HEADER_BYTES)
                 .http1_max_headers(MAX_HEADERS)
-                .build(connector);
-            Wire { guard, http }
+                .build(connector.clone());
+            Wire { guard, connector, http }
         })
     }
 }

@@ -71,6 +71,29 @@ impl Connector {
             Err(_) => Err(failed(target, "no answer")),
         }
     }
+
+    /// Connects for bytes of any protocol. The operator's proxy opens a tunnel, also without TLS.
+    pub(crate) async fn stream(&self, target: &Target) -> Result<Stream, NetError> {
+        let connected = async {
+            let tcp = match &self.shared.options.proxy {
+                None => race(target, self.shared.guard.addresses(target).await?).await?,
+                Some(proxy) => self.shared.tunnel(proxy, target).await?,
+            };
+            if target.secure { self.shared.secure(target, tcp).await } else { Ok(Stream::plain(tcp)) }
+        };
+        match tokio::time::timeout(CONNECT_LIMIT, connected).await {
+            Ok(connected) => connected,
+            Err(_) => Err(failed(target, "no answer")),
+        }
+    }
+
+    /// Starts TLS on a connection to this target.
+    pub(crate) async fn start_tls(&self, target: &Target, tcp: TcpStream) -> Result<Stream, NetError> {
+        match tokio::time::timeout(CONNECT_LIMIT, self.shared.secure(target, tcp)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(failed(target, "no answer")),
+        }
+    }
 }
 
 /// `Opened` is a connection to a target, or to the operator's proxy.
@@ -125,7 +148,10 @@ impl Shared {
                 Ok(Opened { tcp: race(target, addresses).await?, is_proxied: false })
             }
             Some(proxy) => {
-                let tcp = self.connect_through_proxy(proxy, target).await?;
+                let tcp = match target.secure {
+                    true => self.tunnel(proxy, target).await?,
+                    false => self.reach_proxy(proxy, target).await?,
+                };
                 Ok(Opened { tcp, is_proxied: !target.secure })
             }
         }
@@ -146,22 +172,24 @@ impl Shared {
         config.map_err(|err| err.to_string())?.map(Arc::new)
     }
 
-    /// Connects to the proxy; for https the connection then leads to the target. The operator chose
-    /// the proxy's address. The proxy looks up the target's name, so only its form and a literal
-    /// address can be checked here.
-    async fn connect_through_proxy(&self, proxy: &Url, target: &Target) -> Result<TcpStream, NetError> {
+    /// Connects to the target through the proxy. The proxy looks up the target's name, so only its
+    /// form and a literal address can be checked here.
+    async fn tunnel(&self, proxy: &Url, target: &Target) -> Result<TcpStream, NetError> {
+        let mut tcp = self.reach_proxy(proxy, target).await?;
+        let tunnel = open_tunnel(&mut tcp, proxy, target).await;
+        tunnel.map_err(|err| failed(target, format!("the proxy refused: {err}")))?;
+        Ok(tcp)
+    }
+
+    /// Connects to the proxy, whose address the operator chose.
+    async fn reach_proxy(&self, proxy: &Url, target: &Target) -> Result<TcpStream, NetError> {
         if proxy.scheme() != "http" {
             return Err(failed(target, "the proxy's address does not begin with http://"));
         }
         let host = proxy.host_str().ok_or_else(|| failed(target, "the proxy's address has no host"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = proxy.port_or_known_default().unwrap_or(80);
-        let mut tcp = race(target, self.guard.look_up(host, port).await?).await?;
-        if target.secure {
-            let tunnel = open_tunnel(&mut tcp, proxy, target).await;
-            tunnel.map_err(|err| failed(target, format!("the proxy refused: {err}")))?;
-        }
-        Ok(tcp)
+        race(target, self.guard.look_up(host, port).await?).await
     }
 }
 

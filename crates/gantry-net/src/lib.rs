@@ -15,10 +15,12 @@ mod guard;
 mod loopback;
 mod policy;
 mod redirect;
+mod stream;
 mod target;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tls;
+mod websocket;
 
 pub use addresses::why_closed;
 pub use body::{Body, ReadBody};
@@ -36,6 +38,8 @@ pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use ipnet::IpNet;
 pub use loopback::listen_on_loopback;
 pub use policy::{HostPattern, HostPatternError, NetworkPolicy};
+pub use stream::{GuardedStream, Security};
 pub use target::check_address;
 pub use tls::Trust;
 pub use url::Url;
+pub use websocket::{MAX_WEBSOCKET_MESSAGE, WebSocket};

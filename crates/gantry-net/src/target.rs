@@ -1,13 +1,13 @@
 //! The host and port of a URL that requests may be sent to. The guard decides which addresses it
 //! may lead to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use url::{Host, Url};
 
 use crate::client::NetError;
 
-const MAX_URL_BYTES: usize = 8 * 1024;
+pub(crate) const MAX_URL_BYTES: usize = 8 * 1024;
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
@@ -39,6 +39,25 @@ impl Target {
         }
     }
 
+    /// A host and port that speak another protocol than HTTP, so every port but 0 is possible.
+    pub(crate) fn of_stream(host: &str, port: u16, secure: bool) -> Result<Target, NetError> {
+        let refused = |reason| NetError::BadUrl { url: format!("{}:{port}", shortened(host)), reason };
+        let bracketed = host.parse::<Ipv6Addr>().map(|address| format!("[{address}]"));
+        let host = bracketed.as_deref().unwrap_or(host);
+        // The parser would take some of these for other parts of a URL, and remove others.
+        let is_foreign = |c: char| c.is_control() || c.is_whitespace() || "/\\?#@%".contains(c);
+        let has_port = host.rfind(':') > host.rfind(']');
+        if host.contains(is_foreign) || has_port {
+            return Err(refused("its host is not a valid name"));
+        }
+        let mut url = Url::parse(&format!("https://{host}/")).map_err(|_| refused("it has no host"))?;
+        if port == 0 {
+            return Err(refused("it has no port"));
+        }
+        let target = check(&mut url).map_err(refused)?;
+        Ok(Target { secure, port, ..target })
+    }
+
     /// Returns the form in a request: with the port only if it is not the scheme's default.
     pub(crate) fn authority(&self) -> String {
         match (self.secure, self.port) {
@@ -59,7 +78,11 @@ pub(crate) fn shown(url: &Url) -> String {
     // Both calls fail if there is no host, and then there is nothing to remove.
     let _ = url.set_username("");
     let _ = url.set_password(None);
-    let mut text = String::from(url);
+    shortened(url.as_str())
+}
+
+fn shortened(text: &str) -> String {
+    let mut text = text.to_owned();
     if let Some((end, _)) = text.char_indices().nth(200) {
         text.truncate(end);
         text.push('…');
@@ -156,6 +179,13 @@ mod tests {
         assert!(check(&format!("http://{}.b/", "a".repeat(64))).contains("too long"));
         assert!(check(&format!("http://{}b/", "a.".repeat(130))).contains("too long"));
         assert!(check(&format!("http://a/{}", "b".repeat(9000))).contains("longer"));
+        for host in ["", "a/b", "a:1", "u@a", "a?b", "a#b", "a..b", "a b", "\r\na", "[::1"] {
+            assert!(Target::of_stream(host, 993, true).is_err(), "{host:?}");
+        }
+        assert!(Target::of_stream("a", 0, true).is_err());
+        let target = Target::of_stream("::1", 993, true).unwrap();
+        assert_eq!((target.host.as_str(), target.port, target.address.is_some()), ("[::1]", 993, true));
+        assert_eq!(Target::of_stream("Mail.Example.COM.", 25, false).unwrap().host, "mail.example.com");
         assert!(!check("ftp://user:password@a/").contains("password"), "credentials are not shown");
     }
 }

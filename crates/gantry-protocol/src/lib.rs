@@ -2,6 +2,7 @@
 
 mod admin;
 mod asked_action;
+mod channels;
 mod child_limits;
 mod close;
 mod connect;
@@ -30,6 +31,11 @@ pub use admin::{
     ModelsReport, ProviderReport,
 };
 pub use asked_action::{AskedAction, ChangeKind};
+pub use channels::{
+    BridgeAccepted, BridgeButton, BridgeFile, BridgeInbound, BridgePeer, BridgePerson, BridgePress,
+    BridgePressed, BridgeSend, BridgeSent, ChannelInfo, ChannelLink, ChannelList, ChannelPairParams,
+    ChannelParams, ChannelPeople, ChannelPerson, ChannelRoleParams, ChannelTest,
+};
 pub use child_limits::{
     BackgroundCall, BackgroundLimits, ChildBudget, ChildLimits, ChildTools, ThinkingMode,
 };
@@ -56,7 +62,10 @@ pub use nodes::{
     Invitation, NodeId, NodeInfo, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
     ProcessEndTaken, ProcessList, ProcessRecord,
 };
-pub use outbox::{OutboxBody, OutboxList, OutboxListParams, OutboxMessage, OutboxParams, OutboxState};
+pub use outbox::{
+    ChatAnswer, ChatChoice, ChatDetails, ChatQuestion, ChatQuestionKind, OutboxBody, OutboxList,
+    OutboxListParams, OutboxMessage, OutboxParams, OutboxState,
+};
 pub use pipelines::{
     CapturedProcess, CapturedProcessId, CapturedProcessList, ModificationAction, OnFailure, ParameterSource,
     PipelineAdd, PipelineDefinition, PipelineId, PipelineInfo, PipelineList, PipelineOutcome,

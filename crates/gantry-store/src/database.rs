@@ -14,6 +14,7 @@ use sqlx::{Connection, Sqlite, SqliteConnection, Transaction};
 
 use crate::DataDir;
 
+pub(crate) mod channels;
 pub(crate) mod client_tokens;
 pub(crate) mod cron_jobs;
 pub(crate) mod cron_runs;
@@ -40,7 +41,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 const READERS: u32 = 4;
 
 /// Each entry migrates the schema by one version. Statements of existing entries never change.
-const MIGRATIONS: [&str; 12] = [
+const MIGRATIONS: [&str; 13] = [
     include_str!("database/1.sql"),
     include_str!("database/2.sql"),
     include_str!("database/3.sql"),
@@ -53,6 +54,7 @@ const MIGRATIONS: [&str; 12] = [
     include_str!("database/10.sql"),
     include_str!("database/11.sql"),
     include_str!("database/12.sql"),
+    include_str!("database/13.sql"),
 ];
 
 /// The database, open. Cheap to clone.

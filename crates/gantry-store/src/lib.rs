@@ -26,6 +26,7 @@ pub use audit_log::{AuditLimits, AuditLog};
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify, visit};
 pub use config_lock::ConfigLock;
 pub use data_dir::{DataDir, DataDirError, FileVersion};
+pub use database::channels::{ChannelEvent, LastActive, LinkOutcome, PairingRequest, PersonRole, PersonRow};
 pub use database::client_tokens::{ClientCheck, ClientToken};
 pub use database::cron_jobs::{CronJobRow, CronState, StateChange};
 pub use database::cron_runs::{
@@ -40,7 +41,7 @@ pub use database::journal::{
 };
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
-pub use database::outbox::{ClaimedMessage, NewOutboxMessage, SettledMessage};
+pub use database::outbox::{ClaimedMessage, NewOutboxMessage, SettledMessage, send_key};
 pub use database::pipelines::{
     MAX_PIPELINES, PipelineRow, PipelineRunRow, PipelineStepRow, RunEnd, StepSession, TierCost,
 };

@@ -7,6 +7,8 @@
     reason = "test code opens files, starts processes and panics"
 )]
 
+#[cfg(feature = "chat")]
+pub mod chat;
 mod files;
 #[cfg(feature = "program")]
 mod fleet;

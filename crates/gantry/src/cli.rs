@@ -6,6 +6,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::commands::audit::AuditArgs;
 use crate::commands::call::CallArgs;
+use crate::commands::channels::ChannelsArgs;
 use crate::commands::chat::ChatArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigArgs;
@@ -138,6 +139,8 @@ pub(crate) enum Command {
     Sessions(SessionsArgs),
     /// Manage scheduled jobs: list, show, add, edit, run, pause, history and more
     Cron(CronArgs),
+    /// Show chat channels, link yourself, admit people
+    Channels(ChannelsArgs),
     /// List messages of background work, and resend or drop them
     Outbox(OutboxArgs),
     /// Manage approvals that also cover later calls: list, explain, revoke

@@ -5,6 +5,7 @@ pub(crate) mod apis;
 mod ask;
 pub(crate) mod audit;
 pub(crate) mod call;
+pub(crate) mod channels;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -60,6 +61,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Chat(args) => chat::run(environment, output, args),
         Command::Sessions(args) => sessions::run(&environment, output, args),
         Command::Cron(args) => cron::run(&environment, output, args),
+        Command::Channels(args) => channels::run(&environment, output, args),
         Command::Outbox(args) => outbox::run(&environment, output, args),
         Command::Grants(args) => grants::run(&environment, output, args),
         Command::Pipelines(args) => pipelines::run(&environment, output, args),

@@ -76,6 +76,8 @@ config! {
     /// Schedules, tasks and pipelines.
     flow: gantry_flow::FlowConfig,
     tasks: gantry_flow::TasksConfig,
+    /// Accounts of chat services.
+    channels: gantry_channels::ChannelsConfig,
     #[cfg(feature = "gantry-example")] example: gantry_example::ExampleConfig,
 }
 

@@ -134,6 +134,7 @@ fn domain_tools(objects: &Objects) -> Vec<Tool> {
         .into_iter()
         .chain(gantry_agent::tools(None))
         .chain(gantry_flow::tools(None))
+        .chain(gantry_channels::tools())
         .collect()
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use gantry_agent::{AgentModels, AgentsDomain};
+use gantry_channels::{ChannelsDomain, ChannelsParts};
 use gantry_domain::Domain;
-use gantry_flow::{Clock, FlowDomain, FlowParts, PageAccess};
+use gantry_flow::{Clock, FlowDomain, FlowParts, Outbox, PageAccess};
 use gantry_gateway::{
     Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, PortsDomain,
     ProtectedResource, Serving, TlsFiles, serve,
@@ -164,6 +165,7 @@ impl RunningGateway {
             machine: &machine,
             workspace: &workspace,
         })?;
+        let outbox = Outbox::default();
         // Each domain is one line, its feature included.
         #[rustfmt::skip]
         let domains: Vec<Arc<dyn Domain>> = vec![
@@ -171,7 +173,8 @@ impl RunningGateway {
             Arc::new(TransfersDomain(transfers)),
             Arc::new(PortsDomain(machine.clone())),
             Arc::new(AgentsDomain::new(sessions.clone())),
-            Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
+            Arc::new(ChannelsDomain::open(ChannelsParts { config: config.channels.clone(), database: database.clone(), sessions: sessions.clone(), outbox: outbox.clone(), objects: native.objects().clone(), network: config.web.network(environment.trust()?), secret: models::stored_secret(environment) }).await?),
+            Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions, outbox, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         let gateway = Gateway::new(GatewayParts {

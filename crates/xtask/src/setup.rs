@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::shell;
 
 /// A program the tests compare with, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 13] = [
+const PROGRAMS: [(&str, &str); 14] = [
     ("rg", "ripgrep"),
     ("fdfind", "fd-find"),
     ("patch", "patch"),
@@ -21,6 +21,7 @@ const PROGRAMS: [(&str, &str); 13] = [
     ("strace", "strace"),
     ("nc", "netcat-openbsd"),
     ("npm", "npm"),
+    ("dovecot", "dovecot-imapd"),
 ];
 
 /// Clients and servers of the Model Context Protocol, its conformance suite, and clients of OpenAI's
@@ -45,12 +46,15 @@ const NODE_PACKAGES: [&str; 15] = [
 ];
 
 /// Environments of Python packages by folder: versions of one package exclude each other.
-const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 7] = [
+const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 10] = [
     ("venv", &["mcp==2.3.0", "openai==3.49.0"]),
     ("venv-agents", &["langchain-mcp-adapters==0.3.2", "langchain-openai==1.7.3", "openai-agents==0.24.0"]),
+    ("venv-chat", &["discord.py==2.7.1", "python-telegram-bot==22.8", "pywa==4.5.0", "slack_sdk==3.46.0"]),
     ("venv-cron", &["croniter==6.2.4", "tzdata==2026.6"]),
     ("venv-fastmcp", &["fastmcp==4.1.2"]),
     ("venv-litellm", &["litellm==1.106.2"]),
+    ("venv-mail", &["aiosmtpd==1.4.6"]),
+    ("venv-matrix", &["matrix-synapse==1.163.2"]),
     ("venv-mcp-1.6", &["mcp==1.6.0", "pydantic==2.11.7"]),
     ("venv-mcp-1.9", &["mcp==1.9.4", "pydantic==2.11.7"]),
 ];

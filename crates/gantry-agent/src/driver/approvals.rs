@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Done, Driver};
 use crate::entry::{ApprovalDecision, Entry, GrantScope, Question};
 use crate::grants;
-use crate::sessions::{OPERATOR, SessionError, now_ms};
+use crate::sessions::{SessionError, is_operator, now_ms};
 use crate::state::{ApprovalRequest, PendingCall, State};
 
 const MINUTE_MS: i64 = 60_000;
@@ -128,7 +128,7 @@ impl Driver {
         if let Some(why) = grants::refused(&scope, &question.rule) {
             return Err(SessionError::Refused(why));
         }
-        if reach == GrantReach::Agent && by != OPERATOR {
+        if reach == GrantReach::Agent && !is_operator(by) {
             let message = "only the operator can give a grant for later sessions";
             return Err(SessionError::Refused(message.to_owned()));
         }

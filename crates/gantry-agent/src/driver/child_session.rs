@@ -26,7 +26,7 @@ impl Driver {
         if self.child().is_none() {
             self.apply(vec![Entry::ChildStarted(child)])?;
         }
-        self.accept_message(incoming, None, done).await?;
+        self.accept_message(incoming, None, None, done).await?;
         // A session without a model makes its call at once. Both are written together.
         if self.fixed_call().is_some() {
             return Ok(());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gantry_model::{Effort, Thinking};
 use gantry_protocol::SessionEvent;
-use gantry_store::DatabaseError;
+use gantry_store::{ChannelEvent, DatabaseError};
 use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
 use tokio::sync::oneshot;
 
@@ -21,6 +21,8 @@ pub(crate) enum Command {
         incoming: Incoming,
         /// The new working directory. It is ignored while a run is in progress.
         workspace: Option<PathBuf>,
+        /// Stored together with the message.
+        channel_event: Option<ChannelEvent>,
         done: Done<Option<SessionEvent>>,
     },
     /// Record a notice. The answer is whether it is new.

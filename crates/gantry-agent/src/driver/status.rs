@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gantry_model::Usage;
-use gantry_protocol::{SessionStatus, TokenUsage};
+use gantry_protocol::{Addressee, SessionStatus, TokenUsage};
 use gantry_tool::{Autonomy, Label};
 
 use crate::child::{Child, Payer};
@@ -33,6 +33,8 @@ pub struct Status {
     pub questions: Vec<Question>,
     /// The agent's open questions to its user.
     pub asks: Vec<UserAsked>,
+    /// The senders that the run in progress answers.
+    pub addressees: Vec<Addressee>,
     /// Its limits, if it is a child.
     pub child: Option<Box<Child>>,
     /// The account of the run in progress.

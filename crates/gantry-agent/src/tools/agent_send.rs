@@ -70,6 +70,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         labels: call.labels.clone(),
         payer: sessions.payer(call).await.map_err(session_error)?,
         workspace: None,
+        channel_event: None,
     };
     sessions.send(&key, message).await.map_err(session_error)?;
     Ok(Output { sent: true, target_agent_id: input.target_agent_id })

@@ -324,8 +324,8 @@ impl Flow {
     /// Resolves where answers go. Without a channel it is the owner's main session.
     fn receiver(&self, channel: Option<&str>, to: Option<&str>, agent: &str) -> Result<Delivers, String> {
         let name = channel.unwrap_or(SESSION);
-        let Some(found) = self.outbox.channel(name) else {
-            let known = self.outbox.names().join(", ");
+        let Some(found) = self.parts.outbox.channel(name) else {
+            let known = self.parts.outbox.names().join(", ");
             return Err(format!("unknown channel {name:?}; known channels: {known}"));
         };
         if let (SESSION, Some(to)) = (name, to)
@@ -338,7 +338,7 @@ impl Flow {
             (_, to) => to.unwrap_or_default().to_owned(),
         };
         let to = found.check_target(&target).map_err(|why| format!("cannot deliver to {target:?}: {why}"))?;
-        Ok(Delivers { channel: name.to_owned(), to })
+        Ok(Delivers { channel: found.name().to_owned(), to })
     }
 }
 

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::definition::{CarriedAnswer, JobSpec, RunSnapshot};
 use super::info::Job;
 use crate::domain::Flow;
+use crate::outbox::owner_copies;
 use crate::time::{HOUR_MS, MINUTE_MS, SECOND_MS, duration_text, local_text};
 
 /// The pauses after consecutive errors. The last one repeats.
@@ -82,7 +83,7 @@ pub(super) async fn execute(flow: Arc<Flow>, run: CronRunRow, slot: Option<Owned
     }
     flow.jobs.end(&run.id);
     flow.jobs.wake.notify_one();
-    flow.outbox.wake.notify_one();
+    flow.parts.outbox.wake();
 }
 
 /// The account of a run's costs, below the account of its job and day.
@@ -192,6 +193,7 @@ async fn system_event(progress: &mut Progress<'_>, snapshot: &RunSnapshot, text:
         labels: snapshot.authority.labels.clone(),
         payer: Some(account(flow, run)),
         workspace: None,
+        channel_event: None,
     };
     let mut events = sessions.listen(&key);
     let id = match sessions.send(&key, message).await {
@@ -323,11 +325,21 @@ async fn record(
     let mut delivery = "none";
     if let (Some(snapshot), Some(answer)) = (snapshot, answer) {
         match &snapshot.spec {
-            // The answer is in the session already.
-            JobSpec::SystemEvent { .. } => delivery = "sent",
+            // The answer is in the session already. It also goes to the owner's last active chat.
+            JobSpec::SystemEvent { .. } => {
+                delivery = "sent";
+                let body = OutboxBody {
+                    agent: snapshot.authority.agent.clone(),
+                    text: answer.clone(),
+                    from: format!("cron:{}", run.job),
+                    ..OutboxBody::default()
+                };
+                let key = format!("cron-event:{}", run.id);
+                messages.extend(owner_copies(&flow.parts.outbox, &snapshot.authority.agent, &key, &body));
+            }
             JobSpec::Task { deliver: true, to, .. } => {
                 delivery = "queued";
-                messages.push(NewOutboxMessage {
+                messages.extend(flow.parts.outbox.prepare(NewOutboxMessage {
                     dedupe: format!("{RUN_MESSAGE}{}", run.id),
                     channel: to.channel.clone(),
                     target: to.to.clone(),
@@ -337,9 +349,10 @@ async fn record(
                         text: answer.clone(),
                         from: format!("cron:{}", run.job),
                         labels: ended.labels.iter().map(|label| label.name().to_owned()).collect(),
+                        chat: None,
                     },
                     expires: None,
-                });
+                }));
             }
             JobSpec::Task { .. } => {}
         }

@@ -162,7 +162,7 @@ impl Flow {
     fn changed(&self, has_message: bool) {
         self.jobs.wake.notify_one();
         if has_message {
-            self.outbox.wake.notify_one();
+            self.parts.outbox.wake();
         }
     }
 

@@ -105,6 +105,7 @@ impl Worker {
         if now >= self.next_sweep {
             database.sweep_cron(now).await?;
             database.sweep_outbox(now).await?;
+            database.sweep_channel_events(now).await?;
             self.next_sweep = now + HOUR_MS;
         }
         let free = self.flow.jobs.slots.available_permits() > 0;
@@ -152,7 +153,7 @@ impl Flow {
         }
         let admitted = self.parts.database.admit_cron(&admissions, now).await?;
         if admissions.iter().any(|admission| !admission.messages.is_empty()) {
-            self.outbox.wake.notify_one();
+            self.parts.outbox.wake();
         }
         for admission in &admissions {
             let late = now.saturating_sub(admission.expected_next);

@@ -41,15 +41,21 @@ impl Flow {
         }
     }
 
-    /// Sends a message again that failed, expired, was dropped or may not have arrived.
+    /// Sends a message that waits for the owner's yes, or again one that failed, expired, was dropped or may not have arrived.
     pub(super) async fn resend_outbox(
         &self,
         identity: &Identity,
         id: &str,
     ) -> Result<OutboxMessage, Refusal> {
-        let from = [OutboxState::Failed, OutboxState::Unknown, OutboxState::Expired, OutboxState::Dropped];
+        let from = [
+            OutboxState::Held,
+            OutboxState::Failed,
+            OutboxState::Unknown,
+            OutboxState::Expired,
+            OutboxState::Dropped,
+        ];
         let message = self.decide_outbox(identity, id, &from, OutboxState::Queued).await?;
-        self.outbox.wake.notify_one();
+        self.parts.outbox.wake();
         Ok(message)
     }
 
@@ -64,7 +70,13 @@ impl Flow {
     }
 
     pub(super) async fn drop_outbox(&self, identity: &Identity, id: &str) -> Result<OutboxMessage, Refusal> {
-        let from = [OutboxState::Queued, OutboxState::Unknown, OutboxState::Failed, OutboxState::Expired];
+        let from = [
+            OutboxState::Held,
+            OutboxState::Queued,
+            OutboxState::Unknown,
+            OutboxState::Failed,
+            OutboxState::Expired,
+        ];
         self.decide_outbox(identity, id, &from, OutboxState::Dropped).await
     }
 

@@ -13,7 +13,7 @@ use gantry_protocol::OutboxMessage;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Channel, Delivery};
+use super::{Delivery, OutboxChannel};
 use crate::config::WebhookConfig;
 
 /// The time for one attempt.
@@ -94,7 +94,7 @@ impl Webhook {
                     request.secret_headers.insert(header::AUTHORIZATION, bearer);
                 }
                 // The operator may store the secret until the next attempt.
-                Err(why) => return Delivery::Retry(why),
+                Err(why) => return Delivery::retry(why),
             }
         }
         match self.client.send(request).await {
@@ -108,11 +108,11 @@ impl Webhook {
 fn delivery_of(status: StatusCode) -> Delivery {
     let text = format!("the receiver answered {status}");
     match status {
-        status if status.is_success() => Delivery::Sent,
+        status if status.is_success() => Delivery::Sent(None),
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
-            Delivery::Retry(text)
+            Delivery::retry(text)
         }
-        status if status.is_server_error() => Delivery::Retry(text),
+        status if status.is_server_error() => Delivery::retry(text),
         _ => Delivery::Rejected(text),
     }
 }
@@ -120,7 +120,7 @@ fn delivery_of(status: StatusCode) -> Delivery {
 /// Without an answer, only a request that never left is repeated.
 fn failed(err: &NetError) -> Delivery {
     match err {
-        NetError::Name { .. } | NetError::Connect { .. } => Delivery::Retry(err.to_string()),
+        NetError::Name { .. } | NetError::Connect { .. } => Delivery::retry(err.to_string()),
         NetError::Protocol { .. }
         | NetError::TimedOut { .. }
         | NetError::Decoding(_)
@@ -133,7 +133,7 @@ fn failed(err: &NetError) -> Delivery {
     }
 }
 
-impl Channel for Webhook {
+impl OutboxChannel for Webhook {
     fn name(&self) -> &str {
         &self.name
     }
@@ -156,11 +156,11 @@ mod tests {
 
     #[test]
     fn answers_decide_between_sent_retry_and_rejected() {
-        assert_eq!(delivery_of(StatusCode::NO_CONTENT), Delivery::Sent);
+        assert_eq!(delivery_of(StatusCode::NO_CONTENT), Delivery::Sent(None));
         for status in
             [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE, StatusCode::BAD_GATEWAY]
         {
-            assert!(matches!(delivery_of(status), Delivery::Retry(_)), "{status}");
+            assert!(matches!(delivery_of(status), Delivery::Retry { .. }), "{status}");
         }
         for status in [StatusCode::NOT_FOUND, StatusCode::UNAUTHORIZED, StatusCode::FOUND] {
             assert!(matches!(delivery_of(status), Delivery::Rejected(_)), "{status}");
@@ -171,7 +171,10 @@ mod tests {
     fn s33_request_without_an_answer_is_repeated_only_if_it_never_left() {
         let host = || "sink.example".to_owned();
         let reason = || "reset".to_owned();
-        assert!(matches!(failed(&NetError::Connect { host: host(), reason: reason() }), Delivery::Retry(_)));
+        assert!(matches!(
+            failed(&NetError::Connect { host: host(), reason: reason() }),
+            Delivery::Retry { .. }
+        ));
         assert!(matches!(
             failed(&NetError::Protocol { host: host(), reason: reason() }),
             Delivery::Unknown(_)

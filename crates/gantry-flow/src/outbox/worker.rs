@@ -10,7 +10,7 @@ use gantry_store::{ClaimedMessage, DatabaseError, NewOutboxMessage, SettledMessa
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Channel, Delivery, SESSION};
+use super::{Delivery, OutboxChannel, SESSION};
 use crate::domain::Flow;
 use crate::time::{HOUR_MS, MINUTE_MS, SECOND_MS};
 
@@ -48,7 +48,7 @@ pub(crate) async fn run(flow: Arc<Flow>, stopping: CancellationToken) {
         match turn(&flow, &mut sending).await {
             Ok(Some(next)) => tokio::select! {
                 () = sending.next() => {}
-                () = flow.outbox.wake.notified() => {}
+                () = flow.parts.outbox.woken() => {}
                 () = flow.parts.clock.wait_until(next) => {}
                 () = stopping.cancelled() => {}
             },
@@ -71,8 +71,9 @@ pub(crate) async fn run(flow: Arc<Flow>, stopping: CancellationToken) {
 
 /// Decides about messages that an earlier process was sending.
 async fn recover(flow: &Flow) -> Result<(), DatabaseError> {
-    let channels = flow.outbox.channels.iter().filter(|channel| channel.ignores_repetitions());
-    let repeatable: Vec<&str> = channels.map(|channel| channel.name()).collect();
+    let mut channels = flow.parts.outbox.channels();
+    channels.retain(|channel| channel.ignores_repetitions());
+    let repeatable: Vec<&str> = channels.iter().map(|channel| channel.name()).collect();
     let database = &flow.parts.database;
     let unknown = database.recover_outbox(&flow.owner, &repeatable, flow.parts.clock.now()).await?;
     if unknown > 0 {
@@ -96,7 +97,7 @@ async fn turn(flow: &Arc<Flow>, sending: &mut Sending) -> Result<Option<i64>, Da
         return Ok(Some(next.unwrap_or_else(|| flow.parts.clock.now().saturating_add(HOUR_MS))));
     }
     for claimed in settle(flow, sending, room).await? {
-        let channel = flow.outbox.channel(&claimed.message.channel).cloned();
+        let channel = flow.parts.outbox.channel(&claimed.message.channel);
         let message = claimed.clone();
         let task = sending.tasks.spawn(async move {
             let delivery = deliver(channel, &claimed.message).await;
@@ -107,7 +108,7 @@ async fn turn(flow: &Arc<Flow>, sending: &mut Sending) -> Result<Option<i64>, Da
     Ok(None)
 }
 
-async fn deliver(channel: Option<Arc<dyn Channel>>, message: &OutboxMessage) -> Delivery {
+async fn deliver(channel: Option<Arc<dyn OutboxChannel>>, message: &OutboxMessage) -> Delivery {
     match channel {
         Some(channel) => channel.deliver(message).await,
         None => Delivery::Rejected(format!("the channel {:?} is no longer configured", message.channel)),
@@ -143,19 +144,34 @@ async fn settle(
 
 fn outcome(claimed: &ClaimedMessage, delivery: &Delivery, now: i64) -> SettledMessage {
     let attempts = claimed.message.attempts;
+    let mut provider_id = None;
     let (state, next_at, error) = match delivery {
-        Delivery::Sent => (OutboxState::Sent, None, None),
+        Delivery::Sent(id) => {
+            provider_id.clone_from(id);
+            (OutboxState::Sent, None, None)
+        }
         Delivery::Rejected(why) => (OutboxState::Failed, None, Some(why.clone())),
         Delivery::Unknown(why) => (OutboxState::Unknown, None, Some(why.clone())),
-        Delivery::Retry(why) if attempts >= MAX_ATTEMPTS => {
+        Delivery::Retry { why, .. } if attempts >= MAX_ATTEMPTS => {
             (OutboxState::Failed, None, Some(format!("{why} (attempt {attempts}, the last one)")))
         }
-        Delivery::Retry(why) => {
+        Delivery::Retry { why, after: Some(after) } => {
+            let after = i64::try_from(after.as_millis()).unwrap_or(HOUR_MS).min(HOUR_MS);
+            (OutboxState::Queued, Some(now.saturating_add(after)), Some(why.clone()))
+        }
+        Delivery::Retry { why, after: None } => {
             let place = usize::try_from(attempts.saturating_sub(1)).unwrap_or(0).min(BACKOFF_MS.len() - 1);
             (OutboxState::Queued, Some(now.saturating_add(BACKOFF_MS[place])), Some(why.clone()))
         }
     };
-    SettledMessage { id: claimed.message.id.clone(), epoch: claimed.epoch, state, next_at, error }
+    SettledMessage {
+        id: claimed.message.id.clone(),
+        epoch: claimed.epoch,
+        state,
+        next_at,
+        error,
+        provider_id,
+    }
 }
 
 /// The notice to the owner about a message that did not arrive for certain.

@@ -8,8 +8,8 @@ use gantry_domain::{Identity, MethodContext};
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CloseReason, Empty, ErrorCode, Missed, NodeList,
-    RawJson, ResultPage, ResultParams, StreamFrame, ToolList, ToolsGetParams, ToolsListParams, WireError,
-    event, method, raw,
+    RawJson, ResultPage, ResultParams, Role, StreamFrame, ToolList, ToolsGetParams, ToolsListParams,
+    WireError, event, method, raw,
 };
 use gantry_tool::{Approval, Approver, Call, Consent, Progress, ProgressSink, Refusal, Surface, Toolset};
 use serde_json::Value;
@@ -28,6 +28,8 @@ const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
 struct Client {
     gateway: Arc<Gateway>,
     identity: Identity,
+    /// A bridge of a chat channel. It may call the methods of bridges and nothing else.
+    is_bridge: bool,
     /// Whether the client subscribed to changes of the tools.
     follows: watch::Sender<bool>,
     /// The unique number of this connection.
@@ -40,6 +42,7 @@ pub(super) async fn serve(
     request: ConnectRequest,
     identity: Identity,
 ) {
+    let is_bridge = request.params.role == Role::Channel;
     let mut result = welcome(&gateway, &request);
     result.workspace = identity.is_operator().then(|| gateway.workspace.to_string_lossy().into_owned());
     if request.accept(&mut socket, &result).await.is_err() {
@@ -47,6 +50,7 @@ pub(super) async fn serve(
     }
     let (follows, following) = watch::channel(false);
     let client = Arc::new(Client {
+        is_bridge,
         gateway: gateway.clone(),
         identity: identity.clone(),
         follows,
@@ -146,6 +150,10 @@ impl Service for Client {
 
 impl Client {
     async fn answer(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
+        if self.is_bridge && !request.method.starts_with("channel.") {
+            let message = format!("a connection with the role channel may not call {}", request.method);
+            return Err(WireError::new(ErrorCode::Forbidden, message));
+        }
         match request.method.as_str() {
             method::TOOL_CALL => self.tool_call(link, request).await,
             // Rare requests have large futures, so they are boxed separately from calls.

@@ -18,3 +18,5 @@ mod egress_rules;
 mod hostile;
 mod internet;
 mod proxy;
+mod streams;
+mod websockets;

@@ -638,7 +638,7 @@ pub(super) async fn note_delivery(
     let Some(id) = dedupe.strip_prefix(RUN_MESSAGE) else { return Ok(()) };
     let failed = query_error("record a delivery");
     let delivery = match state {
-        OutboxState::Queued | OutboxState::Sending => "queued",
+        OutboxState::Held | OutboxState::Queued | OutboxState::Sending => "queued",
         OutboxState::Sent => "sent",
         OutboxState::Unknown => "unknown",
         OutboxState::Failed | OutboxState::Expired | OutboxState::Dropped => "failed",

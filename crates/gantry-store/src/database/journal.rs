@@ -8,7 +8,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::database::channels::{self, ChannelEvent};
 use crate::database::grants::Grants;
+use crate::database::outbox::{self, NewOutboxMessage};
 use crate::database::taint_marks::TaintMarks;
 use crate::database::{Database, DatabaseError, query_error};
 
@@ -68,8 +70,8 @@ pub struct NewEvent {
     pub checkpoint: bool,
 }
 
-/// Events to append to one session, all or none.
-#[derive(Debug)]
+/// Events to append to one session, all or none, together with what they cause elsewhere.
+#[derive(Debug, Default)]
 pub struct Append {
     pub key: String,
     /// The expected number of the first event.
@@ -78,6 +80,10 @@ pub struct Append {
     pub events: Vec<NewEvent>,
     /// Whether work remains after these events.
     pub has_work: bool,
+    /// Events of chats that these events come from.
+    pub channel_events: Vec<ChannelEvent>,
+    /// Messages to people that these events cause.
+    pub outbox: Vec<NewOutboxMessage>,
 }
 
 /// A session with its events since the newest checkpoint.
@@ -437,6 +443,12 @@ async fn insert(
             .await
             .map_err(&failed)?;
     }
+    for event in &append.channel_events {
+        channels::insert_event(transaction, event, append.at).await?;
+    }
+    for message in &append.outbox {
+        outbox::insert_outbox(transaction, message, append.at).await?;
+    }
     Ok(None)
 }
 
@@ -450,7 +462,7 @@ mod tests {
     }
 
     fn append(key: &str, expected: i64, events: Vec<NewEvent>) -> Append {
-        Append { key: key.into(), expected, at: 7, events, has_work: true }
+        Append { key: key.into(), expected, at: 7, events, has_work: true, ..Append::default() }
     }
 
     #[tokio::test]

@@ -12,8 +12,7 @@ use crate::database::{Database, DatabaseError, cron_runs, from_json, query_error
 const EXPIRES_MS: i64 = 24 * 3600 * 1000;
 /// How long a message is kept after its end.
 const KEPT_MS: i64 = 30 * 24 * 3600 * 1000;
-const COLUMNS: &str =
-    "id, dedupe, channel, target, body, state, attempts, next_at, created, updated, expires, error";
+const COLUMNS: &str = "id, dedupe, channel, target, body, state, attempts, next_at, created, updated, expires, error, provider_id";
 
 /// A message to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +42,13 @@ pub struct SettledMessage {
     /// The next attempt, for `queued`.
     pub next_at: Option<i64>,
     pub error: Option<String>,
+    /// The receiver's id of the message, for `sent`.
+    pub provider_id: Option<String>,
+}
+
+/// The name of a chat message at its provider: stable over attempts and restarts, 40 characters of `[0-9a-f]`.
+pub fn send_key(dedupe: &str) -> String {
+    blake3::hash(dedupe.as_bytes()).to_hex()[..40].to_owned()
 }
 
 /// Stores a message within another subject's transaction. Returns its id, or `None` if its key is known.
@@ -54,9 +60,11 @@ pub(crate) async fn insert_outbox(
     const DOING: &str = "store a message in the outbox";
     let id = Uuid::now_v7().simple().to_string();
     let expires = message.expires.unwrap_or_else(|| now.saturating_add(EXPIRES_MS));
+    let chat = message.body.chat.as_deref();
     let inserted = sqlx::query(
-        "INSERT INTO outbox (id, dedupe, channel, target, body, state, attempts, next_at, epoch, created, updated, expires)
-         VALUES ($1, $2, $3, $4, $5, 'queued', 0, $6, 0, $6, $6, $7) ON CONFLICT (dedupe) DO NOTHING",
+        "INSERT INTO outbox (id, dedupe, channel, target, body, state, attempts, next_at, epoch, created, updated, expires,
+           handle, ordered, send_key)
+         VALUES ($1, $2, $3, $4, $5, $8, 0, $6, 0, $6, $6, $7, $9, $10, $11) ON CONFLICT (dedupe) DO NOTHING",
     )
     .bind(&id)
     .bind(&message.dedupe)
@@ -65,6 +73,10 @@ pub(crate) async fn insert_outbox(
     .bind(to_json(DOING, &message.body)?)
     .bind(now)
     .bind(expires)
+    .bind(if chat.is_some_and(|chat| chat.held) { OutboxState::Held } else { OutboxState::Queued }.name())
+    .bind(chat.and_then(|chat| chat.question.as_ref()).map(|question| &question.handle))
+    .bind(chat.is_some())
+    .bind(chat.map(|_| send_key(&message.dedupe)))
     .execute(connection)
     .await
     .map_err(query_error(DOING))?;
@@ -84,9 +96,13 @@ impl Database {
         Ok(added)
     }
 
-    /// Returns when the next message is due.
+    /// Returns when the next message is due. Messages to a chat that wait for an earlier one are left out.
     pub async fn next_outbox(&self) -> Result<Option<i64>, DatabaseError> {
-        sqlx::query_scalar("SELECT MIN(next_at) FROM outbox WHERE state = 'queued'")
+        sqlx::query_scalar(
+            "SELECT MIN(next_at) FROM outbox AS one WHERE state = 'queued' AND (ordered = 0 OR NOT EXISTS (
+               SELECT 1 FROM outbox AS earlier WHERE earlier.channel = one.channel AND earlier.target = one.target
+                 AND earlier.ordered = 1 AND earlier.state IN ('queued', 'sending') AND earlier.id < one.id))",
+        )
             .fetch_one(&self.readers)
             .await
             .map_err(query_error("look into the outbox"))
@@ -106,7 +122,8 @@ impl Database {
         let mut transaction = self.write(DOING).await?;
         for one in settled {
             let message: Option<(String, i64, i64)> = sqlx::query_as(
-                "UPDATE outbox SET state = $4, next_at = COALESCE($5, next_at), error = $6, updated = $7, owner = NULL
+                "UPDATE outbox SET state = $4, next_at = COALESCE($5, next_at), error = $6, updated = $7, owner = NULL,
+                   provider_id = COALESCE($8, provider_id)
                  WHERE id = $1 AND state = 'sending' AND owner = $2 AND epoch = $3 RETURNING dedupe, expires, attempts",
             )
             .bind(&one.id)
@@ -116,6 +133,7 @@ impl Database {
             .bind(one.next_at)
             .bind(&one.error)
             .bind(now)
+            .bind(&one.provider_id)
             .fetch_optional(&mut *transaction)
             .await
             .map_err(&failed)?;
@@ -138,7 +156,11 @@ impl Database {
             0 => Vec::new(),
             limit => sqlx::query(sqlx::AssertSqlSafe(format!(
                 "UPDATE outbox SET state = 'sending', owner = $1, epoch = epoch + 1, attempts = attempts + 1, updated = $2
-                 WHERE id IN (SELECT id FROM outbox WHERE state = 'queued' AND next_at <= $2 ORDER BY next_at, id LIMIT $3)
+                 WHERE id IN (
+                   SELECT id FROM outbox AS one WHERE state = 'queued' AND next_at <= $2 AND (ordered = 0 OR NOT EXISTS (
+                     SELECT 1 FROM outbox AS earlier WHERE earlier.channel = one.channel AND earlier.target = one.target
+                       AND earlier.ordered = 1 AND earlier.state IN ('queued', 'sending') AND earlier.id < one.id))
+                   ORDER BY next_at, id LIMIT $3)
                  RETURNING {COLUMNS}, epoch"
             )))
             .bind(owner)
@@ -266,6 +288,77 @@ impl Database {
         row.map(|row| message(DOING, &row)).transpose()
     }
 
+    /// Returns the message whose question has this handle.
+    pub async fn outbox_question(&self, handle: &str) -> Result<Option<OutboxMessage>, DatabaseError> {
+        const DOING: &str = "read a question of the outbox";
+        let row = sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM outbox WHERE handle = $1")))
+            .bind(handle)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(query_error(DOING))?;
+        row.map(|row| message(DOING, &row)).transpose()
+    }
+
+    /// Returns the questions that were sent to a chat since a time, the newest first.
+    pub async fn outbox_questions_of(
+        &self,
+        channel: &str,
+        target: &str,
+        since: i64,
+    ) -> Result<Vec<OutboxMessage>, DatabaseError> {
+        const DOING: &str = "read the questions of a chat";
+        let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM outbox WHERE handle IS NOT NULL AND channel = $1 AND target = $2 AND created >= $3
+               AND state IN ('sent', 'unknown') ORDER BY id DESC LIMIT 20"
+        )))
+        .bind(channel)
+        .bind(target)
+        .bind(since)
+        .fetch_all(&self.readers)
+        .await
+        .map_err(query_error(DOING))?;
+        rows.iter().map(|row| message(DOING, row)).collect()
+    }
+
+    /// Counts the messages of a channel that are not sent yet.
+    pub async fn outbox_backlog(&self, channel: &str) -> Result<u64, DatabaseError> {
+        let count: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM outbox WHERE channel = $1 AND state IN ('queued', 'sending', 'unknown')",
+        )
+        .bind(channel)
+        .fetch_one(&self.readers)
+        .await
+        .map_err(query_error("count the messages of a channel"))?;
+        Ok(count.unsigned_abs())
+    }
+
+    /// Records that the receiver has a message whose outcome was unknown. Returns whether it changed.
+    pub async fn settle_unknown(
+        &self,
+        send_key: &str,
+        provider_id: &str,
+        now: i64,
+    ) -> Result<bool, DatabaseError> {
+        const DOING: &str = "settle a message of the outbox";
+        let failed = query_error(DOING);
+        let mut transaction = self.write(DOING).await?;
+        let changed: Option<String> = sqlx::query_scalar(
+            "UPDATE outbox SET state = 'sent', provider_id = $2, updated = $3, error = NULL
+             WHERE send_key = $1 AND state = 'unknown' RETURNING dedupe",
+        )
+        .bind(send_key)
+        .bind(provider_id)
+        .bind(now)
+        .fetch_optional(&mut *transaction)
+        .await
+        .map_err(&failed)?;
+        if let Some(dedupe) = &changed {
+            cron_runs::note_delivery(&mut transaction, dedupe, OutboxState::Sent, None).await?;
+        }
+        transaction.commit().await.map_err(failed)?;
+        Ok(changed.is_some())
+    }
+
     /// Changes the state of a message by a person's decision, if it is in one of the states `from`. A message that is sent
     /// again expires a day from now. Returns whether it changed.
     pub async fn decide_outbox(
@@ -330,6 +423,7 @@ fn message(doing: &'static str, row: &SqliteRow) -> Result<OutboxMessage, Databa
         updated: number("updated")?,
         expires: number("expires")?,
         error: row.try_get("error").map_err(&failed)?,
+        provider_id: row.try_get("provider_id").map_err(&failed)?,
     })
 }
 
@@ -349,7 +443,14 @@ mod tests {
     }
 
     fn settled(claimed: &ClaimedMessage, state: OutboxState, next_at: Option<i64>) -> SettledMessage {
-        SettledMessage { id: claimed.message.id.clone(), epoch: claimed.epoch, state, next_at, error: None }
+        SettledMessage {
+            id: claimed.message.id.clone(),
+            epoch: claimed.epoch,
+            state,
+            next_at,
+            error: None,
+            provider_id: None,
+        }
     }
 
     async fn state(database: &Database, dedupe: &str) -> OutboxState {
@@ -406,6 +507,52 @@ mod tests {
         assert!(database.decide_outbox(id, &from, OutboxState::Queued, 40).await.unwrap());
         assert!(!database.decide_outbox(id, &from, OutboxState::Sent, 40).await.unwrap());
         assert_eq!(database.turn_outbox("second", &[], 9, 40).await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn messages_to_one_chat_are_sent_one_after_the_other() {
+        let (_folder, database) = database().await;
+        let to_chat = |dedupe: &str, target: &str| {
+            let mut message = new(dedupe, "telegram:default");
+            message.target = target.into();
+            message.body.chat = Some(Box::default());
+            message
+        };
+        let messages = [to_chat("a1", "a"), to_chat("a2", "a"), to_chat("b1", "b")];
+        database.add_outbox(&messages, 10).await.unwrap();
+        let keys = |claimed: &[ClaimedMessage]| {
+            let mut keys: Vec<_> = claimed.iter().map(|one| one.message.dedupe.clone()).collect();
+            keys.sort();
+            keys
+        };
+        let first = database.turn_outbox("me", &[], 5, 10).await.unwrap();
+        assert_eq!(keys(&first), ["a1", "b1"]);
+        assert_eq!(database.next_outbox().await.unwrap(), None, "the second part waits for the first");
+        let again = first.iter().find(|one| one.message.dedupe == "a1").unwrap();
+        let later = settled(again, OutboxState::Queued, Some(60));
+        assert!(
+            database.turn_outbox("me", &[later], 5, 20).await.unwrap().is_empty(),
+            "also while it is repeated"
+        );
+        let again = database.turn_outbox("me", &[], 5, 60).await.unwrap();
+        assert_eq!(keys(&again), ["a1"]);
+        let sent =
+            SettledMessage { provider_id: Some("77".into()), ..settled(&again[0], OutboxState::Sent, None) };
+        assert_eq!(keys(&database.turn_outbox("me", &[sent], 5, 61).await.unwrap()), ["a2"]);
+        let first = database.outbox_message("a1").await.unwrap().unwrap();
+        assert_eq!(first.provider_id.as_deref(), Some("77"));
+    }
+
+    #[tokio::test]
+    async fn held_message_waits_for_the_owner() {
+        let (_folder, database) = database().await;
+        let mut held = new("held", "telegram:default");
+        held.body.chat = Some(Box::new(gantry_protocol::ChatDetails { held: true, ..Default::default() }));
+        database.add_outbox(&[held], 10).await.unwrap();
+        assert!(database.turn_outbox("me", &[], 5, 20).await.unwrap().is_empty());
+        let id = database.outbox_message("held").await.unwrap().unwrap().id;
+        assert!(database.decide_outbox(&id, &[OutboxState::Held], OutboxState::Queued, 30).await.unwrap());
+        assert_eq!(database.turn_outbox("me", &[], 5, 30).await.unwrap().len(), 1);
     }
 
     #[tokio::test]

@@ -146,7 +146,8 @@ mod tests {
     async fn said(journal: &Journal, key: &str, at: i64, has_work: bool) {
         journal.open(key, "main", at).await.unwrap();
         let event = NewEvent { kind: "said", data: "x".repeat(2_000), checkpoint: false };
-        let append = Append { key: key.into(), expected: 0, at, events: vec![event], has_work };
+        let append =
+            Append { key: key.into(), expected: 0, at, events: vec![event], has_work, ..Append::default() };
         journal.append(append).await.unwrap();
     }
 

@@ -28,6 +28,9 @@ pub(super) fn verdict(request: &Request<'_>) -> Option<Verdict> {
             let workspace = request.call.workspace.display();
             Some(format!("{} is outside the workspace ({workspace})", path.display()))
         }
+        Crossing::Message { to } => {
+            Some(format!("{} has not been allowed to write to {to} yet", request.call.agent))
+        }
     })?;
     Some(Verdict::new(Decision::Ask, BORDER_RULE, reason))
 }
@@ -42,7 +45,7 @@ pub(super) fn labelled(policy: &Policy, request: &Request<'_>, verdict: Verdict,
     };
     let is_source = |crossing: &Crossing| match crossing {
         Crossing::Host { host, .. } => call.private_from.as_ref() == Some(host),
-        Crossing::Network | Crossing::Foreign | Crossing::Write(_) => false,
+        Crossing::Network | Crossing::Foreign | Crossing::Write(_) | Crossing::Message { .. } => false,
     };
     if crossings(request).all(is_source) {
         return verdict;
@@ -59,6 +62,7 @@ pub(super) fn labelled(policy: &Policy, request: &Request<'_>, verdict: Verdict,
     let what = match crossing {
         Crossing::Host { host, .. } => format!("the call connects to {host}"),
         Crossing::Write(path) => format!("the call writes {}, outside the workspace", path.display()),
+        Crossing::Message { to } => format!("the call sends a message to {to}"),
         Crossing::Network | Crossing::Foreign => "the call has network access".to_owned(),
     };
     Verdict::new(Decision::Ask, FLOW_RULE, format!("{what}, and {both}; it could leak them"))

@@ -180,7 +180,9 @@ impl Rule {
         !crossings.is_empty()
             && crossings.iter().all(|crossing| match crossing {
                 Crossing::Host { host, .. } => self.hosts.contains(host),
-                Crossing::Network | Crossing::Foreign | Crossing::Write(_) => false,
+                Crossing::Network | Crossing::Foreign | Crossing::Write(_) | Crossing::Message { .. } => {
+                    false
+                }
             })
     }
 
@@ -188,7 +190,7 @@ impl Rule {
         let is_named = |path: &Path| self.paths.iter().any(|named| path.starts_with(named));
         let reaches_elsewhere = |crossing: &Crossing| match crossing {
             Crossing::Write(path) => !is_named(path),
-            Crossing::Host { .. } | Crossing::Network | Crossing::Foreign => true,
+            Crossing::Host { .. } | Crossing::Network | Crossing::Foreign | Crossing::Message { .. } => true,
         };
         !request.touches.is_empty()
             && request.touches.iter().all(|touch| is_named(&touch.path))

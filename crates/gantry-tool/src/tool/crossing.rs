@@ -22,6 +22,8 @@ pub enum Crossing {
     Foreign,
     /// The call writes outside the workspace.
     Write(PathBuf),
+    /// The call sends a message to somebody other than the owner.
+    Message { to: String },
 }
 
 impl Crossing {

@@ -1,4 +1,4 @@
-//! `gantry outbox` lists messages to webhooks and sessions, and decides about those that may not have arrived.
+//! `gantry outbox` lists messages to chats, webhooks and sessions, and decides about those that may not have arrived.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -25,7 +25,7 @@ pub(crate) struct OutboxArgs {
 enum OutboxAction {
     /// List messages; those that need a person come first, then the newest
     List {
-        /// Only messages in this state: queued, sending, sent, failed, unknown, expired, dropped
+        /// Only messages in this state: held, queued, sending, sent, failed, unknown, expired, dropped
         #[arg(long, value_name = "STATE")]
         state: Option<String>,
         /// The number of messages
@@ -37,7 +37,7 @@ enum OutboxAction {
         /// The message's id, or a unique beginning of it
         id: String,
     },
-    /// Send a message again that failed or may not have arrived
+    /// Send a message that waits for your yes, or again one that failed or may not have arrived
     Resend {
         /// The message's id, or a unique beginning of it
         id: String,
@@ -104,7 +104,9 @@ fn shown_state(output: &Output, state: OutboxState) -> String {
     match state {
         OutboxState::Sent => output.green(state.name()),
         OutboxState::Failed | OutboxState::Unknown | OutboxState::Expired => output.red(state.name()),
-        OutboxState::Queued | OutboxState::Sending | OutboxState::Dropped => output.yellow(state.name()),
+        OutboxState::Held | OutboxState::Queued | OutboxState::Sending | OutboxState::Dropped => {
+            output.yellow(state.name())
+        }
     }
 }
 

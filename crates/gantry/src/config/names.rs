@@ -17,8 +17,11 @@ pub(super) fn no_tool(selector: &str) -> Option<String> {
     // Effects and properties are checked when the list is read.
     let is_attribute = ["effect:", "is:"].iter().any(|prefix| name.starts_with(prefix));
     let may_come = name.contains("__") || name.contains(['*', '?', '[', ']', '{', '}']);
-    let mut tools: Vec<&str> =
-        gantry_toolsets::names().chain(gantry_agent::tool_names()).chain(gantry_flow::tool_names()).collect();
+    let mut tools: Vec<&str> = gantry_toolsets::names()
+        .chain(gantry_agent::tool_names())
+        .chain(gantry_flow::tool_names())
+        .chain(gantry_channels::tool_names())
+        .collect();
     if is_attribute || may_come || tools.contains(&name.as_str()) || toolsets.contains(&selector) {
         return None;
     }
@@ -90,6 +93,7 @@ mod tests {
         let mut known: Vec<&str> = gantry_toolsets::names()
             .chain(gantry_agent::tool_names())
             .chain(gantry_flow::tool_names())
+            .chain(gantry_channels::tool_names())
             .collect();
         known.sort_unstable();
         assert_eq!(documented, known);

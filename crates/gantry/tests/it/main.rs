@@ -8,6 +8,7 @@
 )]
 
 mod architecture;
+mod channels;
 #[cfg(feature = "gantry-example")]
 mod domain;
 mod faults;

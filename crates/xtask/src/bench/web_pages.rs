@@ -22,8 +22,9 @@ const TIMED: usize = 100;
 pub(super) fn run(gantry: &Path, _: &Corpus) -> Result<Vec<Row>> {
     let examples = gantry.with_file_name("examples");
     let target = &shell::root().join("target");
+    let profile = super::profile();
     let build =
-        ["cargo", "build", "--profile", "dist", "-p", "gantry-page", "--features", "testing", "--examples"];
+        ["cargo", "build", "--profile", &profile, "-p", "gantry-page", "--features", "testing", "--examples"];
     shell::step(&build)?;
     let example = |name: &str| examples.join(name).to_string_lossy().into_owned();
     let pages = shell::output(&[&example("readability"), "folder"], &[])?;

@@ -45,8 +45,10 @@ pub(crate) fn dead_rules(local: &Local) -> Vec<String> {
         let (pattern, agents) = rule.subjects();
         if matches_nothing(local, pattern) {
             let bare = pattern.rsplit("__").next().unwrap_or(pattern);
-            let names =
-                gantry_toolsets::names().chain(gantry_agent::tool_names()).chain(gantry_flow::tool_names());
+            let names = gantry_toolsets::names()
+                .chain(gantry_agent::tool_names())
+                .chain(gantry_flow::tool_names())
+                .chain(gantry_channels::tool_names());
             let near = nearest(bare, names).first().map(|near| format!("; did you mean \"{near}\"?"));
             warnings.push(format!("{who}: \"{pattern}\" matches no tool{}", near.unwrap_or_default()));
         }

@@ -1,0 +1,44 @@
+//! Chat channels: people talk to agents where they already are.
+//!
+//! An adapter speaks the protocol of one service. Everything else is shared: who may do what, sessions, questions, and the
+//! outbox, which delivers answers.
+
+mod accounts;
+mod adapter;
+mod address;
+mod answers;
+mod authorise;
+mod bridge;
+mod chat_channel;
+mod chats;
+mod config;
+mod connection;
+mod domain;
+mod email;
+mod intake;
+mod markdown_html;
+mod matrix;
+mod media;
+mod message_tool;
+mod multipart;
+mod outgoing;
+mod people;
+mod questions;
+mod render;
+mod signature;
+mod slack;
+mod surfaces;
+mod telegram;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+mod testing;
+mod typing;
+mod webhook;
+
+pub use address::{Address, PeerKind, Person};
+pub use chats::ChannelsParts;
+pub use config::{
+    BridgeConfig, ChannelsConfig, DmPolicy, EmailConfig, GroupConfig, MatrixConfig, SlackConfig,
+    TelegramConfig, WebhookAccountConfig,
+};
+pub use domain::{ChannelsDomain, tool_names, tools};
