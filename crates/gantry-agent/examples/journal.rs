@@ -141,6 +141,7 @@ fn one_run(number: i64) -> Vec<Entry> {
     let asked = Incoming {
         id: message.clone(),
         text: format!("What does the file number {number} say?"),
+        images: Vec::new(),
         at: number,
         from: "operator".into(),
         reply_to: Value::Null,

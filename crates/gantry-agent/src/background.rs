@@ -276,6 +276,7 @@ impl Sessions {
         let incoming = Incoming {
             id: message.clone(),
             text,
+            images: Vec::new(),
             at: now_ms(),
             from: authority.created_by.clone(),
             reply_to: Value::Null,

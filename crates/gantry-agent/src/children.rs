@@ -243,6 +243,7 @@ impl Sessions {
         let incoming = Incoming {
             id: child.message.clone(),
             text,
+            images: Vec::new(),
             at: now,
             reply_to: json!({"session": parent.key.clone()}),
             from: parent.key,

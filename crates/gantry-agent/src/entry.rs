@@ -180,6 +180,9 @@ pub struct Incoming {
     /// The sender may choose the id. A message with a known id is a repetition and is ignored.
     pub id: String,
     pub text: String,
+    /// Pictures that the model sees after the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
     pub at: i64,
     /// The sender: a principal, or the key of an agent's session.
     pub from: String,
@@ -192,6 +195,15 @@ pub struct Incoming {
     /// The account for the run that this message starts, if it is not the run's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payer: Option<Payer>,
+}
+
+/// A picture in a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Such as `image/png`.
+    pub media_type: String,
+    /// In base64.
+    pub data: String,
 }
 
 /// A message about work elsewhere, such as a scheduled run. Nobody waits for an answer to it.

@@ -46,7 +46,7 @@ pub use child::{AccountBudget, Child, ChildName, Payer, ToolLimits};
 pub use children::{ChildEnd, ChildHandle, MAX_CHILDREN, MAX_DEPTH, MAX_FAMILY};
 pub use domain::AgentsDomain;
 pub use driver::Status;
-pub use entry::{CallResult, CommandEnd, End, Entry, Incoming, LearnedWindow, Notice};
+pub use entry::{CallResult, CommandEnd, End, Entry, Image, Incoming, LearnedWindow, Notice};
 pub use gantry_protocol::{ApprovalDecision, GrantReach, GrantScope, Question, SessionEvent, UserAsked};
 pub use key::{BadKey, DmScope, Origin, SessionKey};
 pub use lasting_approval::{ALWAYS_HOURS, LastingApproval, MAX_ALWAYS_HOURS};
@@ -60,8 +60,8 @@ pub use recorded_calls::{RecordedCall, RecordedCalls};
 pub use reset::ResetPolicy;
 pub use role::{Role, Spec, built_in};
 pub use sessions::{
-    ChangedFiles, IDLE, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, OPERATOR_VIA, Outgoing, Sent, SessionError,
-    SessionLabels, Sessions, SessionsParts,
+    ChangedFiles, IDLE, MAX_IMAGE_BYTES, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, OPERATOR_VIA, Outgoing,
+    Sent, SessionError, SessionLabels, Sessions, SessionsParts,
 };
 pub use slash::{Slash, thinking};
 pub use state::{Addressee, State};

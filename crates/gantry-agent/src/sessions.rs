@@ -24,7 +24,7 @@ use crate::agent::Agent;
 use crate::child::Payer;
 use crate::data_locations;
 use crate::driver::{Command, Driver, Status};
-use crate::entry::{ApprovalDecision, Incoming, Notice, Question};
+use crate::entry::{ApprovalDecision, Image, Incoming, Notice, Question};
 use crate::key::{BadKey, DmScope, SessionKey};
 use crate::lasting_approval::LastingApproval;
 use crate::models::Model;
@@ -42,6 +42,8 @@ const COMMANDS: usize = 64;
 pub const IDLE: Duration = Duration::from_secs(60);
 /// The longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
+/// The largest size of all pictures of a message, in base64.
+pub const MAX_IMAGE_BYTES: usize = 10 * 1024 * 1024;
 /// The number of drivers that a command is offered to. A driver may end while a command arrives.
 const DRIVERS_TRIED: usize = 3;
 /// The sender in [`NewMessage::from`] that may remove labels.
@@ -161,6 +163,8 @@ pub trait Outgoing: Send + Sync {
 #[derive(Debug, Clone, Default)]
 pub struct NewMessage {
     pub text: String,
+    /// Pictures for the model, at most [`MAX_IMAGE_BYTES`] together.
+    pub images: Vec<Image>,
     /// A message with a known id is a repetition and does not run again.
     pub id: Option<String>,
     pub from: String,
@@ -283,6 +287,11 @@ impl Sessions {
             );
             return Err(SessionError::Refused(error));
         }
+        if message.images.iter().map(|image| image.data.len()).sum::<usize>() > MAX_IMAGE_BYTES {
+            let error =
+                format!("the pictures of a message may have {MAX_IMAGE_BYTES} bytes in base64 together");
+            return Err(SessionError::Refused(error));
+        }
         match slash::parse(&message.text) {
             Some(Ok(slash)) => return self.command(key, slash, &message.from).await.map(Sent::Command),
             Some(Err(wrong)) => return Err(SessionError::Refused(wrong)),
@@ -295,6 +304,7 @@ impl Sessions {
         let incoming = Incoming {
             id: id.clone(),
             text: message.text,
+            images: message.images,
             at: now_ms(),
             from: message.from,
             reply_to: message.reply_to,

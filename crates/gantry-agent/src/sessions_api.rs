@@ -182,6 +182,7 @@ impl SessionsApi {
             labels,
             payer: None,
             channel_event: None,
+            images: Vec::new(),
         };
         sessions.send(key, message).await.map_err(session_refusal)
     }

@@ -422,7 +422,11 @@ impl State {
         for message in joining {
             self.flow.add(&message.labels, &format!("a message from {}", message.from));
             run.answers.push(Addressee { id: message.id, from: message.from, reply_to: message.reply_to });
-            push_user(&mut self.messages, vec![Block::text(message.text)]);
+            let mut blocks = vec![Block::text(message.text)];
+            let images = message.images.into_iter();
+            blocks
+                .extend(images.map(|image| Block::Image { media_type: image.media_type, data: image.data }));
+            push_user(&mut self.messages, blocks);
         }
     }
 

@@ -48,6 +48,13 @@ pub struct Address {
 }
 
 impl Address {
+    /// Whether both are in the same chat. Threads of a chat of two have the same readers.
+    pub(crate) fn is_same_chat(&self, other: &Address) -> bool {
+        let thread = |address: &Address| (address.kind != PeerKind::Dm).then(|| address.thread.clone());
+        (&self.channel, &self.account, self.kind, &self.chat, thread(self))
+            == (&other.channel, &other.account, other.kind, &other.chat, thread(other))
+    }
+
     /// The chat and the thread as one text, as session keys and receivers use it.
     pub fn peer(&self) -> String {
         match &self.thread {

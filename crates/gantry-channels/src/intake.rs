@@ -265,7 +265,7 @@ impl AccountIntake {
             Err(err) => return self.tell(known, &err.to_string()).await,
         };
         let files = media::keep(&self.chats, &self.account, inbound).await;
-        let text = session_text(inbound, role, &files);
+        let text = session_text(inbound, role, &files.lines);
         if text.trim().is_empty() {
             return self.record(known, Accepted::Ignored).await;
         }
@@ -282,6 +282,7 @@ impl AccountIntake {
         self.chats.note_conversation(&key.key, reply_to.clone());
         let message = NewMessage {
             text,
+            images: files.images,
             id: Some(id),
             from: self.by(&inbound.person, role),
             reply_to: reply_to.to_value(),

@@ -79,7 +79,7 @@ impl People {
 
     fn chat_role(&self, address: &Address) -> Option<PersonRole> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let found = known.values().find(|row| chat_of(row).is_some_and(|chat| chat == *address));
+        let found = known.values().find(|row| chat_of(row).is_some_and(|chat| chat.is_same_chat(address)));
         found.map(|row| row.role)
     }
 

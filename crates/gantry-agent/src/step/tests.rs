@@ -247,6 +247,7 @@ fn incoming(id: &str) -> Incoming {
     Incoming {
         id: id.into(),
         text,
+        images: Vec::new(),
         at: 1,
         from: "user".into(),
         reply_to: json!({"to": id}),

@@ -71,6 +71,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         payer: sessions.payer(call).await.map_err(session_error)?,
         workspace: None,
         channel_event: None,
+        images: Vec::new(),
     };
     sessions.send(&key, message).await.map_err(session_error)?;
     Ok(Output { sent: true, target_agent_id: input.target_agent_id })

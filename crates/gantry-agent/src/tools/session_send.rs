@@ -89,6 +89,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
         payer: sessions.payer(call).await.map_err(session_error)?,
         workspace: None,
         channel_event: None,
+        images: Vec::new(),
     };
     let Sent::Accepted { message } = sessions.send(&key, message).await.map_err(session_error)? else {
         return Err(ToolError::failed("the session did not accept the message"));

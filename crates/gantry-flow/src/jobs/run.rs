@@ -194,6 +194,7 @@ async fn system_event(progress: &mut Progress<'_>, snapshot: &RunSnapshot, text:
         payer: Some(account(flow, run)),
         workspace: None,
         channel_event: None,
+        images: Vec::new(),
     };
     let mut events = sessions.listen(&key);
     let id = match sessions.send(&key, message).await {

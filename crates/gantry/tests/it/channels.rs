@@ -1,4 +1,6 @@
-//! Chat channels in a real gateway: a bridge in Python, signed webhooks, and kills.
+//! People talk to agents in chats: a real gateway with servers of chat services.
 
 mod bridge;
+mod conversation;
+mod services;
 mod webhook;
