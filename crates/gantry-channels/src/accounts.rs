@@ -74,12 +74,14 @@ fn wanted(config: &ChannelsConfig) -> Vec<Wanted> {
             settings: serde_json::to_value(matrix).unwrap_or_default(),
             build: Box::new(move |chats: &Arc<Chats>| {
                 let (people, name) = (Arc::downgrade(chats), account.clone());
-                // Only known people may invite the bot to a room.
+                // Only known people may invite the bot to a room. The owner is not known until the link code was sent in
+                // a room, so anybody may invite it while a code waits: that gives no other right.
                 let may_invite = Arc::new(move |id: &str| {
                     let person =
                         Person { id: id.to_owned(), alias: None, name: String::new(), is_bot: false };
                     people.upgrade().is_some_and(|chats| {
                         matches!(chats.people.role("matrix", &name, &person), Role::Owner | Role::Member)
+                            || chats.people.is_linking("matrix", &name, now_ms())
                     })
                 });
                 let (network, secret) = (&chats.parts.network, chats.parts.secret.clone());

@@ -132,7 +132,11 @@ impl Domain for ChannelsDomain {
             let accounts = self.running.chats.accounts();
             let finding = |account: &Arc<crate::chats::Account>| {
                 let (id, status) = (account.id(), account.status());
-                match status.state {
+                // An account that connects for the first time has no problem yet.
+                if status.state == AccountState::Connecting && status.error.is_none() {
+                    return None;
+                }
+                Some(match status.state {
                     AccountState::Connected => Finding {
                         level: FindingLevel::Ok,
                         message: format!("the channel {id} is connected"),
@@ -153,9 +157,9 @@ impl Domain for ChannelsDomain {
                             "run `gantry channels test {id}`, then `gantry channels login {id}`"
                         )),
                     },
-                }
+                })
             };
-            accounts.iter().map(finding).collect()
+            accounts.iter().filter_map(finding).collect()
         })
     }
 }

@@ -74,7 +74,8 @@ impl AccountIntake {
         {
             return self.link(known).await;
         }
-        let command = command_name(&inbound.text);
+        // A forwarded command is somebody else's text.
+        let command = command_name(&inbound.text).filter(|_| !inbound.is_forwarded);
         let what = match (&command, inbound.is_edit) {
             (_, true) => What::Edit,
             (Some(name), false) => What::Command(name),
@@ -447,6 +448,6 @@ fn session_text(inbound: &Inbound, role: Role, files: &[String]) -> String {
     for file in files {
         text.push_str(&format!("\n[{file}]"));
     }
-    // A forwarded command is text, not a command.
-    if inbound.addressed != Addressed::Command && text.starts_with('/') { format!(" {text}") } else { text }
+    // What is not a command must not be read as one.
+    if text.starts_with('/') { format!(" {text}") } else { text }
 }

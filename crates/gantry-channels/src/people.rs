@@ -31,11 +31,13 @@ pub(crate) struct People {
     database: Database,
     /// By channel, account and id.
     known: RwLock<HashMap<(String, String, String), PersonRow>>,
+    /// When the newest link code of an account expires, by channel and account.
+    links: RwLock<HashMap<(String, String), i64>>,
 }
 
 impl People {
     pub(crate) async fn load(database: Database) -> Result<People, DatabaseError> {
-        let people = People { database, known: RwLock::default() };
+        let people = People { database, known: RwLock::default(), links: RwLock::default() };
         people.reload().await?;
         Ok(people)
     }
@@ -188,7 +190,15 @@ impl People {
         let code = format!("{LINK_PREFIX}{}", code(26).to_lowercase());
         let expires = now.saturating_add(LINK_MS);
         self.database.add_channel_link(&hash(&code), channel, account, expires, now).await?;
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        links.insert((channel.to_owned(), account.to_owned()), expires);
         Ok((code, expires))
+    }
+
+    /// Whether the owner may be about to link an account: a code was made that has not expired.
+    pub(crate) fn is_linking(&self, channel: &str, account: &str, now: i64) -> bool {
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        links.get(&(channel.to_owned(), account.to_owned())).is_some_and(|expires| now < *expires)
     }
 
     /// Uses a link code that somebody sent in a chat of two.

@@ -190,8 +190,9 @@ impl Own {
         let names = [self.id.as_str(), pill, self.name.as_str(), local];
         for name in names.into_iter().filter(|name| name.len() > 1) {
             let called = trimmed.strip_prefix(name).or_else(|| trimmed.strip_prefix('@')?.strip_prefix(name));
-            // The longer of two names that begin alike is not this account's.
-            if let Some(rest) = called.filter(|rest| !rest.starts_with(is_name)) {
+            // A longer word that begins alike, such as a link code, is not this account's name.
+            let is_word = |c: char| is_name(c) || c == '-';
+            if let Some(rest) = called.filter(|rest| !rest.starts_with(is_word)) {
                 return rest.trim_start_matches([':', ',']).trim().to_owned();
             }
         }
@@ -267,6 +268,7 @@ mod tests {
             ("hello Gantry you", html, "hello you"),
             ("hello @gantry:example.org, you", "", "hello , you"),
             ("Gantryman: hello", "", "Gantryman: hello"),
+            ("Gantry-link-abc", "", "Gantry-link-abc"),
             ("hello Gantry", "", "hello Gantry"),
         ] {
             assert_eq!(own().without_mention(body, html), text, "{body}");

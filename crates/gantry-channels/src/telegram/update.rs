@@ -130,6 +130,8 @@ fn person(message: &Value) -> Option<Person> {
     let chat = match message.get("sender_chat") {
         Some(chat) => chat,
         None if message.get("from").is_some() => return user(&message["from"]),
+        // The id of a chat of two is a person's. It must not pass for the sender.
+        None if message["chat"]["type"] == "private" => return None,
         None => &message["chat"],
     };
     let name = chat["title"].as_str().or_else(|| chat["username"].as_str()).unwrap_or_default();

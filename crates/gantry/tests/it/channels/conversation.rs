@@ -36,15 +36,16 @@ pub(super) fn session_of(world: &World, channel: &str) -> String {
 
 /// The entries of a journal without what differs from conversation to conversation: ids, times and usage.
 pub(super) fn journal(up: &Gateway, key: &str) -> Vec<Value> {
-    let page = up.get(&format!("/v1/sessions/{key}/history?from=0&limit=1000")).json();
+    let page = up.get(&format!("/v1/sessions/{key}/events?from=0&limit=1000")).json();
     let entries = page["events"].as_array().unwrap_or_else(|| panic!("{key}: {page}"));
     entries
         .iter()
         .map(|entry| {
             let data = &entry["data"];
             let text = data["text"].as_str().map(str::trim);
-            json!({"kind": entry["kind"], "text": text, "labels": data["labels"], "result": data["result"]["content"],
-                "reply": data["reply"]["message"]["content"][0]["text"], "call": data["name"]})
+            let reply = &data["reply"]["message"]["content"][0];
+            json!({"kind": entry["kind"], "text": text, "labels": data["labels"], "failed": data["result"]["is_error"],
+                "reply": reply["text"], "call": reply["name"], "end": data["end"]})
         })
         .collect()
 }

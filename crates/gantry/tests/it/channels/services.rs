@@ -7,8 +7,8 @@ use serde_json::Value;
 
 mod email;
 mod matrix;
-mod slack;
-mod telegram;
+pub(crate) mod slack;
+pub(crate) mod telegram;
 
 pub(crate) use email::EmailService;
 pub(crate) use matrix::MatrixService;

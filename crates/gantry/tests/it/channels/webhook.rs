@@ -93,7 +93,8 @@ fn only_signed_and_recent_requests_count() {
     assert_eq!(post(&address(&up), odd, &signature(odd, now())), Some(400));
     eventually("the answer", PATIENCE, || sink.seen().len() > before);
     let sessions = world.run(&["sessions", "show", "agent:main:webhook:dm:ann", "--json"]).stdout;
-    assert_eq!(sessions.matches("\"message_in\"").count(), 1, "{sessions}");
+    assert_eq!(sessions.matches("\"seq\":0,").count(), 1, "{sessions}");
+    assert_eq!(sessions.matches("\"kind\":\"message_in\",\"id\"").count(), 1, "{sessions}");
     // Mail and webhooks cannot approve: their senders can be forged.
     let body = message("m2", "ann", "/approve");
     assert_eq!(post(&address(&up), &body, &signature(&body, now())), Some(202));
@@ -150,7 +151,7 @@ fn kills_lose_and_double_no_message_and_no_answer() {
     let mut taken: HashMap<String, usize> = HashMap::new();
     let mut from = 0;
     loop {
-        let page = up.get(&format!("/v1/sessions/{session}/history?from={from}&limit=1000")).json();
+        let page = up.get(&format!("/v1/sessions/{session}/events?from={from}&limit=1000")).json();
         for event in page["events"].as_array().unwrap() {
             if event["kind"] == "message_in" {
                 *taken.entry(event["data"]["text"].as_str().unwrap().to_owned()).or_default() += 1;

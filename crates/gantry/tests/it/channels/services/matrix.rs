@@ -2,11 +2,11 @@
 
 use std::sync::Mutex;
 
-use gantry_testkit::Gateway;
 use gantry_testkit::chat::Synapse;
+use gantry_testkit::{Gateway, eventually};
 use serde_json::{Value, json};
 
-use super::{Got, Person, Service};
+use super::{Got, PATIENCE, Person, Service};
 
 pub(crate) struct MatrixService {
     server: Synapse,
@@ -23,23 +23,20 @@ impl MatrixService {
         MatrixService { server, bot, ann, room: Mutex::default() }
     }
 
-    /// The room with the bot, which joins it by itself only for people it knows, so the bot opens it.
+    /// The room with the bot. Ann invites the bot, which joins because a link code waits.
     fn room(&self) -> String {
         let mut room = self.room.lock().unwrap();
         if let Some(room) = &*room {
             return room.clone();
         }
-        let made = self.server.client(
-            &self.bot.1,
-            "POST",
-            "/createRoom",
-            Some(json!({"is_direct": true, "preset": "trusted_private_chat", "invite": [self.ann.0]})),
-        );
+        let options = json!({"is_direct": true, "preset": "trusted_private_chat", "invite": [self.bot.0]});
+        let made = self.server.client(&self.ann.1, "POST", "/createRoom", Some(options));
         let id = made["room_id"].as_str().unwrap().to_owned();
-        let direct = json!({ self.ann.0.as_str(): [id] });
-        let path = format!("/user/{}/account_data/m.direct", self.bot.0);
-        self.server.client(&self.bot.1, "PUT", &path, Some(direct));
-        self.server.client(&self.ann.1, "POST", &format!("/rooms/{id}/join"), Some(json!({})));
+        eventually("the bot joins", PATIENCE, || {
+            let path = format!("/rooms/{id}/joined_members");
+            let joined = self.server.client(&self.ann.1, "GET", &path, None);
+            joined["joined"].as_object().unwrap().len() == 2
+        });
         *room = Some(id.clone());
         id
     }

@@ -29,6 +29,11 @@ pub(crate) fn ids_of(person: Person) -> (&'static str, &'static str) {
     }
 }
 
+/// A text as Slack shows it.
+fn shown(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
 impl Service for SlackService {
     fn id(&self) -> &'static str {
         "slack:default"
@@ -61,7 +66,7 @@ impl Service for SlackService {
                 let actions = blocks.iter().filter(|block| block["type"] == "actions");
                 let buttons = actions.filter_map(|block| block["elements"].as_array()).flatten();
                 Got {
-                    text: post["text"].as_str().unwrap_or_default().to_owned(),
+                    text: shown(post["text"].as_str().unwrap_or_default()),
                     id: post["ts"].as_str().unwrap_or_default().to_owned(),
                     buttons: buttons
                         .filter_map(|button| Some(button["value"].as_str()?.to_owned()))
@@ -76,7 +81,7 @@ impl Service for SlackService {
             "type": "block_actions",
             "user": { "id": ids_of(person).0, "username": format!("{person:?}") },
             "container": { "type": "message", "message_ts": message.id, "channel_id": ids_of(Person::Ann).1 },
-            "actions": [{ "type": "button", "action_id": "gantry-0", "value": button }],
+            "actions": [{ "type": "button", "action_id": "gantry-0", "value": button, "action_ts": "1700000000.000001" }],
         });
         self.fake.push("interactive", press);
     }

@@ -31,11 +31,14 @@ pub(crate) fn id_of(person: Person) -> i64 {
 /// A message of a person in a chat of two, written now.
 pub(crate) fn direct(person: Person, number: u64, fields: Value) -> Value {
     let id = id_of(person);
-    let mut fields = fields;
-    fields["message_id"] = number.into();
-    fields["date"] = jiff_now().into();
-    fields["from"] = json!({ "id": id, "is_bot": false, "first_name": format!("{person:?}") });
-    message(json!({ "id": id, "type": "private", "first_name": format!("{person:?}") }), fields)
+    let mut own = json!({
+        "message_id": number, "date": jiff_now(),
+        "from": { "id": id, "is_bot": false, "first_name": format!("{person:?}") },
+    });
+    for (key, value) in fields.as_object().cloned().unwrap_or_default() {
+        own[key] = value;
+    }
+    message(json!({ "id": id, "type": "private", "first_name": format!("{person:?}") }), own)
 }
 
 pub(crate) fn jiff_now() -> u64 {
