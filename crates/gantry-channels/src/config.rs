@@ -142,7 +142,7 @@ account! {
     WebhookAccountConfig {
         /// The key of the signatures, as `secret:NAME`.
         secret: String,
-        /// Where answers are sent. Without it callers poll for them.
+        /// Where answers are sent. Without it there are no answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<String>,
     }

@@ -3,5 +3,7 @@
 mod attacks;
 mod bridge;
 mod conversation;
+mod kills;
+mod messages;
 mod services;
 mod webhook;

@@ -36,8 +36,15 @@ pub(super) fn session_of(world: &World, channel: &str) -> String {
 
 /// The entries of a journal without what differs from conversation to conversation: ids, times and usage.
 pub(super) fn journal(up: &Gateway, key: &str) -> Vec<Value> {
-    let page = up.get(&format!("/v1/sessions/{key}/events?from=0&limit=1000")).json();
-    let entries = page["events"].as_array().unwrap_or_else(|| panic!("{key}: {page}"));
+    let (mut entries, mut from) = (Vec::new(), 0);
+    loop {
+        let page = up.get(&format!("/v1/sessions/{key}/events?from={from}&limit=1000")).json();
+        entries.extend(page["events"].as_array().unwrap_or_else(|| panic!("{key}: {page}")).iter().cloned());
+        match page["next"].as_i64() {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
     entries
         .iter()
         .map(|entry| {
