@@ -18,6 +18,7 @@ mod open_files;
 mod output;
 mod running_gateway;
 mod terminal_input;
+mod terminal_markdown;
 mod wrapping;
 
 use std::process::ExitCode;

@@ -85,6 +85,18 @@ impl Output {
         self.write(&printable(text));
     }
 
+    /// Returns whether answers are rendered with styles.
+    pub(crate) fn renders(&self) -> bool {
+        self.stdout_terminal && self.stdout_color
+    }
+
+    /// Prints text whose styles and control characters are the program's own.
+    pub(crate) fn rendered(&self, text: &str) {
+        if !text.is_empty() {
+            self.write(text);
+        }
+    }
+
     /// Prints text of several lines.
     pub(crate) fn page(&self, text: &str) {
         self.write(&format!("{}\n", unstyled(text)));
@@ -201,6 +213,8 @@ impl Output {
             let code = match tone {
                 Tone::Quiet => "2",
                 Tone::Bad => "1;31",
+                Tone::Added => "32",
+                Tone::Removed => "31",
             };
             say(&self.stderr_styled(&printable(text), code));
         }
@@ -272,6 +286,10 @@ impl Output {
 pub(crate) enum Tone {
     Quiet,
     Bad,
+    /// A line that an edit adds.
+    Added,
+    /// A line that an edit removes.
+    Removed,
 }
 
 /// `RunningNotes` decides which notes of a long-running command are printed.

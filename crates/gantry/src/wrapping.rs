@@ -32,7 +32,7 @@ pub(crate) fn wrapped(line: &str, hanging: usize, width: usize) -> String {
 }
 
 /// Counts the visible characters; color codes are not visible.
-fn columns(text: &str) -> usize {
+pub(crate) fn columns(text: &str) -> usize {
     let mut styled = text.split("\u{1b}[");
     let plain = styled.next().map_or(0, |plain| plain.chars().count());
     let after = |part: &str| part.split_once('m').map_or(part, |(_, seen)| seen).chars().count();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use gantry_protocol::{
-    AnswerParams, AnswerResult, ListenResult, MessageParams, Question, SendResult, SessionEvent,
-    SessionParams, SessionStatus, UserAsked, method,
+    AgentList, AnswerParams, AnswerResult, Empty, ListenResult, MessageParams, Question, SendResult,
+    SessionEvent, SessionParams, SessionStatus, UserAsked, method,
 };
 use gantry_tool::{QuestionText, Refusal, RefusalCode};
 
@@ -20,8 +20,10 @@ use crate::running_gateway::{LocalNode, RunningGateway};
 use crate::terminal_input::{Typing, columns};
 
 mod connection;
+mod conversations;
 mod questions;
 mod screen;
+mod tool_lines;
 
 use connection::{Connection, Heard};
 use questions::{Asks, Waiting, approval_prompt};
@@ -35,6 +37,7 @@ const PROMPT: &str = "> ";
     gantry chat                                      start a conversation; /help shows commands\n  \
     gantry chat 'What changed here since yesterday?'\n  \
     git diff | gantry chat -                         read the message from standard input\n  \
+    gantry chat --continue 'And the tests?'          go on in this directory's newest conversation\n  \
     gantry chat --agent reviewer --session pr-12 'Look at this again'\n  \
     gantry chat --json 'List the TODOs'              print every event as a line of JSON")]
 pub(crate) struct ChatArgs {
@@ -46,6 +49,18 @@ pub(crate) struct ChatArgs {
     /// Agent to talk to [default: main]
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
+    /// Start a new conversation
+    #[arg(long, conflicts_with = "session")]
+    new: bool,
+    /// Continue the newest conversation of this directory
+    #[arg(long = "continue", short = 'c', conflicts_with_all = ["session", "new"])]
+    continues: bool,
+    /// Choose one of the newest conversations
+    #[arg(long, conflicts_with_all = ["session", "new", "continues"])]
+    resume: bool,
+    /// Model for this conversation, such as anthropic/claude-sonnet-4-5
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
     /// Directory on this machine to work in [default: the current directory]
     #[arg(long, value_name = "DIR")]
     workspace: Option<std::path::PathBuf>,
@@ -63,7 +78,11 @@ pub(crate) fn run(environment: Environment, output: &Output, args: ChatArgs) -> 
         let (address, own) = reach(&environment, output, &args).await?;
         let talked = async {
             let workspace = workspace(&address, &environment, &args)?;
-            let chat = Chat::open(&environment, output, &address, key, workspace).await?;
+            let key = conversations::choose(&address, output, &args, key, workspace.as_deref()).await?;
+            let mut chat = Chat::open(&environment, output, &address, key, workspace).await?;
+            if let Some(model) = &args.model {
+                chat.choose_model(model).await?;
+            }
             match message {
                 Some(text) => chat.once(text).await,
                 None => chat.converse().await,
@@ -146,6 +165,8 @@ struct Chat<'a> {
     workspace: Option<String>,
     /// The session's state when the chat started.
     status: ListenResult,
+    /// The model that `--model` chose.
+    model: Option<String>,
     /// The number of messages sent.
     sent: u32,
 }
@@ -178,7 +199,7 @@ impl<'a> Chat<'a> {
         workspace: Option<String>,
     ) -> Result<Chat<'a>> {
         let (connection, status) = Connection::open(environment, output, address, key).await?;
-        Ok(Chat { output, connection, screen: Screen::new(output), workspace, status, sent: 0 })
+        Ok(Chat { output, connection, screen: Screen::new(output), workspace, status, model: None, sent: 0 })
     }
 
     /// Sends one message and prints the answer.
@@ -231,8 +252,11 @@ impl<'a> Chat<'a> {
 
     /// Runs the conversation until the input ends.
     async fn converse(mut self) -> Result<Exit> {
-        let keys = "Alt-Enter or \\ for a new line, Ctrl-C to stop a run, Ctrl-D to quit";
-        self.output.done(&format!("{}; /help shows commands; {keys}", self.greeting()));
+        let facts = self.facts().await;
+        self.output.done(&format!("{facts}\n{}", self.greeting()));
+        let keys =
+            "/help shows commands · Alt-Enter or \\ starts a new line · Ctrl-C stops a run · Ctrl-D quits";
+        self.output.activity(keys, Tone::Quiet);
         let mut typing = Typing::start();
         let mut leaves = false;
         loop {
@@ -265,6 +289,42 @@ impl<'a> Chat<'a> {
                 Err(err) => self.failed(&err),
             }
         }
+    }
+
+    /// Names the model and how far the agent goes by itself.
+    async fn facts(&self) -> String {
+        let key = &self.connection.key;
+        let id = key.split(':').nth(1).unwrap_or_default();
+        let agents = self.connection.request::<AgentList>(method::AGENTS_LIST, &Empty {}).await.ok();
+        let agent = agents.and_then(|list| list.agents.into_iter().find(|agent| agent.id == id));
+        let model = match &self.status {
+            ListenResult::Known(status) if !status.model.is_empty() => Some(status.model.clone()),
+            _ => agent.as_ref().and_then(|agent| agent.model.clone()),
+        };
+        let mut facts = vec![format!("Gantry {}", env!("CARGO_PKG_VERSION"))];
+        facts.push(self.model.clone().or(model).unwrap_or_else(|| "the balanced model".to_owned()));
+        facts.extend(agent.map(|agent| match agent.autonomy.as_str() {
+            "supervised" => "supervised: asks before every change".to_owned(),
+            "autonomous" => "autonomous: never asks, stays inside its sandbox".to_owned(),
+            "guided" => "guided: asks when a call leaves the sandbox".to_owned(),
+            other => other.to_owned(),
+        }));
+        facts.join(" · ")
+    }
+
+    /// Chooses the model of the conversation.
+    async fn choose_model(&mut self, model: &str) -> Result<()> {
+        let params = MessageParams {
+            session_key: Some(self.connection.key.clone()),
+            message: format!("/model {model}"),
+            ..MessageParams::default()
+        };
+        let sent: SendResult = self.connection.request(method::SESSIONS_SEND, &params).await?;
+        if let SendResult::Command { text, .. } = sent {
+            self.output.note(&text);
+        }
+        self.model = Some(model.to_owned());
+        Ok(())
     }
 
     /// Names the session and its workspace.
@@ -301,12 +361,22 @@ impl<'a> Chat<'a> {
         loop {
             tokio::select! {
                 heard = self.connection.next_event(&open[0]) => {
-                    typing.put_away();
-                    let Heard::Event(event) = heard? else {
-                        let Some(status) = self.reconnect().await else { return Ok(AfterRun::Continue) };
-                        waiting = Waiting::of(status);
-                        continue;
+                    let event = match heard? {
+                        Heard::Event(event) => event,
+                        Heard::Nothing => {
+                            if waiting.is_empty() {
+                                self.screen.tick();
+                            }
+                            continue;
+                        }
+                        Heard::Lost => {
+                            typing.put_away();
+                            let Some(status) = self.reconnect().await else { return Ok(AfterRun::Continue) };
+                            waiting = Waiting::of(status);
+                            continue;
+                        }
                     };
+                    typing.put_away();
                     self.screen.show(&event);
                     waiting.on_event(&event);
                     open.retain(|id| !event.settles(id));
@@ -366,6 +436,10 @@ impl<'a> Chat<'a> {
             let event = tokio::select! {
                 heard = self.connection.next_event(id) => match heard? {
                     Heard::Event(event) => event,
+                    Heard::Nothing => {
+                        self.screen.tick();
+                        continue;
+                    }
                     Heard::Lost => return Err(self.lost()),
                 },
                 () = interrupted() => {

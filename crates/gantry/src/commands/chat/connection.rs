@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::screen::TICK;
 use crate::client::{ANSWER_LIMIT, Address, Target, open, request_error};
 use crate::environment::Environment;
 use crate::exit::Refused;
@@ -38,11 +39,15 @@ pub(super) struct Connection<'a> {
     link: Link,
     events: mpsc::Receiver<SessionEvent>,
     missed: Arc<AtomicBool>,
+    /// When the answer is requested, if events were missed.
+    ask_at: tokio::time::Instant,
 }
 
 /// The next event, or the loss of the connection.
 pub(super) enum Heard {
     Event(Box<SessionEvent>),
+    /// Nothing happened for a moment.
+    Nothing,
     /// The connection was lost.
     Lost,
 }
@@ -59,7 +64,8 @@ impl<'a> Connection<'a> {
         let missed = Arc::new(AtomicBool::new(false));
         let listener = Arc::new(Listener { sender, missed: missed.clone() });
         let (link, _, _) = open(address, listener).await.map_err(Refused)?;
-        let mut connection = Connection { environment, output, key, link, events, missed };
+        let ask_at = tokio::time::Instant::now() + ASK_AGAIN;
+        let mut connection = Connection { environment, output, key, link, events, missed, ask_at };
         let params = SessionParams { session_key: connection.key.clone() };
         let status: ListenResult = connection.request(method::SESSIONS_LISTEN, &params).await?;
         status.session_key().clone_into(&mut connection.key);
@@ -114,7 +120,9 @@ impl<'a> Connection<'a> {
         loop {
             tokio::select! {
                 event = self.events.recv() => return Ok(event.map_or(Heard::Lost, |event| Heard::Event(Box::new(event)))),
-                () = tokio::time::sleep(ASK_AGAIN), if self.missed.load(Ordering::Relaxed) => {
+                () = tokio::time::sleep(TICK) => return Ok(Heard::Nothing),
+                () = tokio::time::sleep_until(self.ask_at), if self.missed.load(Ordering::Relaxed) => {
+                    self.ask_at = tokio::time::Instant::now() + ASK_AGAIN;
                     // The gateway knows this id, so the message is not sent twice.
                     let params = MessageParams {
                         session_key: Some(self.key.clone()),
@@ -176,4 +184,17 @@ impl Service for Listener {
     }
 
     fn stream(&self, _link: &Link, _frame: StreamFrame) {}
+}
+
+/// Makes one request on a connection of its own.
+pub(super) async fn ask<R: DeserializeOwned>(
+    address: &Address,
+    method: &str,
+    params: &impl Serialize,
+) -> Result<R> {
+    let (sender, _events) = mpsc::channel(1);
+    let listener = Arc::new(Listener { sender, missed: Arc::default() });
+    let (link, _, _) = open(address, listener).await.map_err(Refused)?;
+    let answer = link.request_within(method, raw(params), ANSWER_LIMIT).await.map_err(request_error)?;
+    serde_json::from_str(answer.get()).context("the gateway's answer is invalid")
 }

@@ -89,6 +89,10 @@ impl Waiting {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.asks.is_empty() && self.approvals.is_empty()
+    }
+
     /// Removes a question that was answered, here or by another client.
     pub(super) fn is_answered(&mut self, id: &str) {
         self.approvals.retain(|open| open.id != id);

@@ -89,13 +89,13 @@ fn conversation_works_at_a_terminal() {
     terminal.sees("heard <hello>");
     // The call is approved at the terminal, and its line shows how long it took.
     terminal.type_keys("run it\r");
-    terminal.sees("\u{2026} Bash");
+    terminal.sees("\u{2026} $ echo ran");
     terminal.sees("[1] this session: this exact command");
     terminal.type_keys("perhaps\r");
     terminal.sees("[1] this session: this exact command");
     assert!(!world.workspace().join("notes").exists());
     terminal.type_keys("y\r");
-    terminal.sees("\u{2713} Bash");
+    terminal.sees("\u{2713} $ echo ");
     terminal.sees("ms)");
     terminal.sees("heard <");
     assert_eq!(std::fs::read_to_string(world.workspace().join("notes")).unwrap(), "ran\n");
@@ -105,7 +105,7 @@ fn conversation_works_at_a_terminal() {
     terminal.type_keys("a 8 hours\r");
     terminal.sees("[1] this session: this exact command");
     terminal.type_keys("a 8h\r");
-    terminal.sees("\u{2713} Bash");
+    terminal.sees("\u{2713} $ echo ");
     terminal.sees("heard <");
     let history = up.get("/v1/sessions/main/events").json()["events"].clone();
     let given =
@@ -138,7 +138,7 @@ fn parallel_calls_are_approved_one_at_a_time() {
         // The second question is there before the first is answered.
         std::thread::sleep(Duration::from_millis(300));
         terminal.type_keys("y\r");
-        terminal.sees("\u{2713} Bash");
+        terminal.sees("\u{2713} $ echo ");
     }
     terminal.sees("heard <");
     let mut lines: Vec<String> =
@@ -177,7 +177,7 @@ fn failed_command_is_marked_as_failed() {
     let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
     let _up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat fail");
-    terminal.sees("\u{2717} Bash");
+    terminal.sees("\u{2717} $ echo tests failed; exit 101");
     terminal.sees("exit code 101");
     terminal.sees("heard <");
     terminal.ends();
