@@ -167,6 +167,8 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Check and try the policy: check, explain, test
     Policy(PolicyArgs),
+    /// Show the gateway, its machines, channels, schedules and conversations at a glance
+    Status,
     /// Check this machine's setup and suggest fixes
     Doctor,
     /// Print a completion script for a shell

@@ -25,6 +25,7 @@ pub(crate) mod processes;
 pub(crate) mod results;
 pub(crate) mod secrets;
 pub(crate) mod sessions;
+mod status;
 pub(crate) mod tasks;
 pub(crate) mod tokens;
 pub(crate) mod tools;
@@ -75,6 +76,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Config(args) => config::run(&environment, output, args),
         Command::Policy(args) => policy::run(environment, output, args),
         Command::Ports(args) => ports::run(&environment, output, args),
+        Command::Status => status::run(&environment, output),
         Command::Doctor => doctor::run(environment, output),
         Command::Completions(args) => Ok(completions::run(output, &args)),
     }

@@ -1,6 +1,6 @@
 //! Commands, exit codes, and which output goes to which stream.
 
-use gantry_testkit::World;
+use gantry_testkit::{Gateway, World};
 use serde_json::json;
 
 #[test]
@@ -480,4 +480,21 @@ fn help_names_its_own_command_and_time_errors_give_examples() {
             );
         }
     }
+}
+
+#[test]
+fn status_shows_everything_at_a_glance() {
+    let world = World::new();
+    let away = world.run(&["status"]);
+    assert_eq!(away.code, 4, "{away:?}");
+    assert!(away.stderr.contains("gantry up"), "{away:?}");
+    world.configure("[channels.webhook.default]\nsecret = \"secret:HOOK\"\n");
+    let _up = Gateway::start(&world);
+    let shown = world.run(&["status"]).stdout;
+    for part in ["local online", "webhook:default", "0 jobs", "0 conversations"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let status = world.run(&["status", "--json"]).json();
+    assert_eq!(status["nodes"]["nodes"][0]["id"], "local", "{status}");
+    assert!(status["started"].as_i64().is_some(), "{status}");
 }
