@@ -34,11 +34,12 @@ mod telegram;
 mod testing;
 mod typing;
 mod webhook;
+mod whatsapp;
 
 pub use address::{Address, PeerKind, Person};
 pub use chats::ChannelsParts;
 pub use config::{
     BridgeConfig, ChannelsConfig, DmPolicy, EmailConfig, GroupConfig, MatrixConfig, SlackConfig,
-    TelegramConfig, WebhookAccountConfig,
+    TelegramConfig, WebhookAccountConfig, WhatsappConfig, WhatsappTemplate,
 };
 pub use domain::{ChannelsDomain, tool_names, tools};

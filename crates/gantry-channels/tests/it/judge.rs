@@ -8,8 +8,8 @@ use tokio::process::Command;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs `judges/NAME.py`, which must end with the line `ok`.
-pub(crate) async fn run(name: &str, args: &[&str]) {
+/// Runs `judges/NAME.py`, which must end with the line `ok`. Returns what it printed.
+pub(crate) async fn run(name: &str, args: &[&str]) -> String {
     let python = installed("venv-chat/bin/python");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/judges").join(format!("{name}.py"));
     let child = Command::new(python).arg(script).args(args).stdin(Stdio::null()).kill_on_drop(true).output();
@@ -17,6 +17,7 @@ pub(crate) async fn run(name: &str, args: &[&str]) {
     let reported = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && reported.trim_end().ends_with("ok"), "{reported}\n{errors}");
+    reported.into_owned()
 }
 
 fn installed(path: &str) -> PathBuf {

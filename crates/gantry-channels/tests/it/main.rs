@@ -8,3 +8,4 @@
 
 mod judge;
 mod slack;
+mod whatsapp;
