@@ -38,8 +38,11 @@ struct Wanted {
     name: String,
     access: Access,
     settings: Value,
-    build: Box<dyn Fn(&Arc<Chats>) -> Arc<dyn Adapter> + Send + Sync>,
+    build: Build,
 }
+
+/// Makes the adapter of an account.
+type Build = Box<dyn Fn(&Arc<Chats>) -> Arc<dyn Adapter> + Send + Sync>;
 
 /// Adds the accounts of a channel. The constructor gets `$more` too.
 macro_rules! wanted {
@@ -70,7 +73,7 @@ fn wanted(config: &ChannelsConfig) -> Vec<Wanted> {
     let mut found = Vec::new();
     wanted!(found, &config.email, "email", crate::email::Email::new);
     wanted!(found, &config.slack, "slack", crate::slack::Slack::new);
-    wanted!(found, &config.telegram, "telegram", crate::telegram::Telegram::new);
+    wanted!(found, &config.telegram, "telegram", crate::telegram::Telegram::new, |chats| public_url(chats));
     wanted!(found, &config.webhook, "webhook", crate::webhook::Webhook::new);
     wanted!(found, &config.whatsapp, "whatsapp", crate::whatsapp::WhatsApp::new, |chats| public_url(chats));
     for (name, matrix) in &config.matrix {

@@ -16,7 +16,6 @@ mod connection;
 mod domain;
 mod email;
 mod intake;
-mod markdown_html;
 mod matrix;
 mod media;
 mod message_tool;
@@ -30,7 +29,6 @@ mod slack;
 mod surfaces;
 mod telegram;
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod testing;
 mod typing;
 mod webhook;

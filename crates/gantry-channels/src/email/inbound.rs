@@ -169,7 +169,7 @@ fn split_tail(text: &str) -> (String, Option<String>) {
     };
     let divided = (0..lines.len()).find(|at| is_divider(&lines[*at]) || outlook(*at));
     let quoted = (0..lines.len())
-        .find(|at| lines[*at].starts_with('>') && lines[*at..].iter().all(|line| is_quote(&line)));
+        .find(|at| lines[*at].starts_with('>') && lines[*at..].iter().all(|line| is_quote(line)));
     let Some(mut cut) = divided.or(quoted) else { return (without_signature(text), None) };
     if divided.is_none() {
         // "On Monday, Ann wrote:" belongs to the quote, on up to three lines.

@@ -8,4 +8,5 @@
 
 mod judge;
 mod slack;
+mod telegram;
 mod whatsapp;

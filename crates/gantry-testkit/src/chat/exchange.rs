@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[derive(Debug, Clone)]
 pub struct Call {
     pub method: String,
-    /// Without the query.
+    /// Decoded, and without the query.
     pub path: String,
     pub query: Vec<(String, String)>,
     /// With names in lower case.
@@ -40,7 +40,7 @@ impl Call {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        let (method, path, query) = (method.to_owned(), path.to_owned(), pairs(query));
+        let (method, path, query) = (method.to_owned(), decoded(path), pairs(query));
         let mut call = Call { method, path, query, headers, body: Vec::new() };
         if call.header("transfer-encoding").is_some_and(|value| value == "chunked") {
             call.body = chunks(stream).await?;

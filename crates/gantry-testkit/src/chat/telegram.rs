@@ -36,6 +36,7 @@ struct State {
     faults: VecDeque<(String, Fault)>,
     files: BTreeMap<String, Vec<u8>>,
     paths: BTreeMap<String, String>,
+    redirects: BTreeMap<String, String>,
     webhook: String,
     polls: usize,
     /// Calls that a real server would reject.
@@ -73,6 +74,13 @@ impl FakeTelegram {
         id
     }
 
+    /// Delivers an update once more, after the others.
+    pub fn push_again(&self, id: i64) {
+        let mut state = self.state.lock().unwrap();
+        let update = state.updates.iter().find(|update| update["update_id"] == id).cloned();
+        state.updates.extend(update);
+    }
+
     /// Adds a text in a chat of two.
     pub fn push_text(&self, text: &str) -> i64 {
         self.push("message", private(json!({ "text": text })))
@@ -97,6 +105,13 @@ impl FakeTelegram {
         let mut state = self.state.lock().unwrap();
         state.paths.insert(id.to_owned(), path.to_owned());
         state.files.insert(path.to_owned(), bytes.to_vec());
+    }
+
+    /// Adds a file whose download is a redirect.
+    pub fn add_redirect(&self, id: &str, path: &str, to: &str) {
+        let mut state = self.state.lock().unwrap();
+        state.paths.insert(id.to_owned(), path.to_owned());
+        state.redirects.insert(path.to_owned(), to.to_owned());
     }
 
     pub fn set_webhook(&self, url: &str) {
@@ -134,7 +149,11 @@ async fn handle(state: Arc<Mutex<State>>, arrived: Arc<Notify>, call: Call) -> R
     let error =
         |code: u16, text: &str| json(code, &json!({ "ok": false, "error_code": code, "description": text }));
     if let Some(file) = path.strip_prefix(&format!("/file/bot{TOKEN}/")) {
-        return match state.lock().unwrap().files.get(file) {
+        let state = state.lock().unwrap();
+        if let Some(to) = state.redirects.get(file) {
+            return Reply::Answer(Answer::bytes(302, "text/plain", Vec::new()).with("Location", to));
+        }
+        return match state.files.get(file) {
             Some(body) => Reply::Answer(Answer::bytes(200, "application/octet-stream", body.clone())),
             None => error(404, "Not Found"),
         };
@@ -250,6 +269,16 @@ fn effect(state: &mut State, method: &str, fields: &Value) -> Outcome {
         "getMe" => Ok(me),
         "getWebhookInfo" => {
             Ok(json!({ "url": state.webhook, "has_custom_certificate": false, "pending_update_count": 0 }))
+        }
+        "setWebhook" => {
+            let secret = fields["secret_token"].as_str().unwrap_or_default();
+            let is_valid = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+            match fields["url"].as_str().filter(|url| url.starts_with("https://")) {
+                Some(url) if is_valid && secret.len() <= 256 => state.webhook = url.to_owned(),
+                Some(_) => return bad("secret token contains unallowed characters"),
+                None => return bad("bad webhook: An HTTPS URL must be provided for webhook"),
+            }
+            Ok(json!(true))
         }
         "deleteWebhook" => {
             state.webhook.clear();
