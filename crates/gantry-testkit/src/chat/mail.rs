@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -56,11 +57,9 @@ impl MailServer {
 
     pub fn stop_imap(&mut self) {
         if let Some(mut child) = self.imap.take() {
-            // Dovecot must stop its own children.
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_child(&child),
-                rustix::process::Signal::TERM,
-            );
+            // Its own processes are in its group. One that serves a client would go on for seconds.
+            let group = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             let _ = child.wait();
         }
     }
@@ -69,6 +68,7 @@ impl MailServer {
         let child = Command::new("dovecot")
             .args(["-F", "-c"])
             .arg(self.folder.path().join("dovecot.conf"))
+            .process_group(0)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -175,7 +175,7 @@ fn config(folder: &Path, port: u16) -> String {
     format!(
         "protocols = imap\nbase_dir = {folder}/run\nstate_dir = {folder}/state\nlog_path = {folder}/log\nssl = no\n\
          disable_plaintext_auth = no\nauth_failure_delay = 0\nlisten = 127.0.0.1\n{users}mail_location = maildir:{folder}/mail/%n\n\
-         service anvil {{\n chroot =\n}}\n\
+         service anvil {{\n chroot =\n unix_listener anvil-auth-penalty {{\n mode = 0\n }}\n}}\n\
          service imap-login {{\n chroot =\n inet_listener imap {{\n port = {port}\n }}\n inet_listener imaps {{\n port = 0\n }}\n}}\n\
          passdb {{\n driver = static\n args = password=password\n}}\n\
          userdb {{\n driver = static\n args = uid={uid} gid={uid} home={folder}/mail/%n\n}}\n"
