@@ -141,7 +141,7 @@ impl WhatsApp {
                 "store it with `gantry secrets set NAME --host graph.facebook.com` and set {key} = \"secret:NAME\""
             ),
         };
-        let token = self.token().map_err(problem)?;
+        let token = self.api().and_then(|api| self.token(api)).map_err(problem)?;
         let app_secret = self.secret(&self.app_secret).map_err(|why| missing("appSecret", why))?;
         self.secret(&self.verify_token).map_err(|why| missing("verifyToken", why))?;
         let number = self.number(None).await.map_err(problem)?;

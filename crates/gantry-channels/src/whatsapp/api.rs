@@ -47,9 +47,9 @@ impl WhatsApp {
         self.api.as_ref().ok_or_else(|| CallError::Secret("apiUrl is not a URL".to_owned()))
     }
 
-    /// Opens the access token. A value that cannot be one is not sent.
-    pub(super) fn token(&self) -> Result<String, CallError> {
-        let token = self.connection.secret(&self.token, self.api()?).map_err(CallError::Secret)?;
+    /// Opens the access token for the host of a URL. A value that cannot be one is not sent.
+    pub(super) fn token(&self, url: &Url) -> Result<String, CallError> {
+        let token = self.connection.secret(&self.token, url).map_err(CallError::Secret)?;
         let token = token.trim();
         if token.len() < 20 || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             let text = "the secret of token is not an access token; one begins with EAA";
@@ -60,7 +60,7 @@ impl WhatsApp {
 
     /// Makes a request with the token to an address that was checked.
     pub(super) fn request(&self, url: Url, limit: Duration) -> Result<Request, CallError> {
-        let mut bearer = HeaderValue::try_from(format!("Bearer {}", self.token()?))
+        let mut bearer = HeaderValue::try_from(format!("Bearer {}", self.token(&url)?))
             .map_err(|_| CallError::Secret("the secret of token is not an access token".to_owned()))?;
         bearer.set_sensitive(true);
         let mut request = Request::get(url, Instant::now() + limit);

@@ -19,7 +19,7 @@ pub const PHONE_NUMBER_ID: &str = "106540352242922";
 const APP_SECRET_PROOF_FIELD: &str = "appsecret_proof";
 const VERSION: &str = "/v26.0";
 
-/// What goes wrong with the next call of a path's last segment, such as `messages`.
+/// What goes wrong with the next call of a path's last segment, such as `messages`. Read receipts are `read`.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// A status and an error code, and nothing happens.
@@ -168,7 +168,9 @@ pub fn change(mut value: Value) -> Value {
 fn handle(world: &mut World, call: &Call) -> Reply {
     let path = call.path.strip_prefix(VERSION).unwrap_or(&call.path);
     let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let last = segments.last().copied().unwrap_or_default();
+    let body: Value = serde_json::from_slice(&call.body).unwrap_or_default();
+    // A read receipt goes to the path of messages.
+    let last = if body["status"] == "read" { "read" } else { segments.last().copied().unwrap_or_default() };
     let at = world.faults.iter().position(|(path, _)| path == last);
     let fault = at.and_then(|at| world.faults.remove(at)).map(|(_, fault)| fault);
     match &fault {
@@ -184,7 +186,7 @@ fn handle(world: &mut World, call: &Call) -> Reply {
     }
     let bearer = format!("Bearer {TOKEN}");
     let answer = match call.header("authorization") == Some(&bearer) {
-        true => effect(world, call, &segments),
+        true => effect(world, call, &segments, body),
         false => Err((401, 190, "Invalid OAuth access token".to_owned())),
     };
     let answer = match answer {
@@ -203,7 +205,7 @@ fn handle(world: &mut World, call: &Call) -> Reply {
 
 type Refusal = (u16, u64, String);
 
-fn effect(world: &mut World, call: &Call, segments: &[&str]) -> Result<Answer, Refusal> {
+fn effect(world: &mut World, call: &Call, segments: &[&str], body: Value) -> Result<Answer, Refusal> {
     let ok = |body: Value| Ok(Answer::json(200, &body));
     let query =
         |name: &str| call.query.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
@@ -223,7 +225,6 @@ fn effect(world: &mut World, call: &Call, segments: &[&str]) -> Result<Answer, R
             ok(number)
         }
         ("POST", [PHONE_NUMBER_ID, "messages"]) => {
-            let body: Value = serde_json::from_slice(&call.body).unwrap_or_default();
             check::message(&body, &world.uploads).map_err(|why| (400, 131_009, why))?;
             if body["status"] == "read" {
                 world.reads.push(body);

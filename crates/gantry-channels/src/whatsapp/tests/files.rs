@@ -112,3 +112,16 @@ async fn file_addresses_need_tls() {
     let checked = whatsapp.connection.pinned("WhatsApp", &url, ["https", "http"], whatsapp.api.as_ref());
     assert!(checked.unwrap_err().contains("without TLS"));
 }
+
+#[tokio::test]
+async fn token_is_opened_for_the_host_that_gets_it() {
+    let fake = FakeWhatsApp::start().await;
+    let only_for_meta: SecretFor = Arc::new(|_, url| match url.host_str() {
+        Some("graph.facebook.com") => Ok(TOKEN.to_owned()),
+        _ => Err("the secret is not for this host".to_owned()),
+    });
+    let config = config(&fake.api_url(), false);
+    let whatsapp = WhatsApp::new(&config, "default", &ClientOptions::default(), only_for_meta, None);
+    fake.add_file("77", "image/png", b"PNG!", None);
+    assert!(whatsapp.fetch(&media("77"), 10).await.unwrap_err().contains("not for this host"));
+}
