@@ -299,3 +299,36 @@ impl Found {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn paths(channel: &str, account: Value) -> Vec<String> {
+        let config: ChannelsConfig =
+            serde_json::from_value(json!({ channel: { "default": account } })).unwrap();
+        config.violations("channels").into_iter().map(|violation| violation.path).collect()
+    }
+
+    #[test]
+    fn whatsapp_takes_an_id_and_references() {
+        let account = |id: &str, token: &str, language: &str| {
+            json!({
+                "phoneNumberId": id, "token": token, "appSecret": "secret:APP", "verifyToken": "secret:VERIFY",
+                "template": { "name": "agent_notice", "language": language },
+            })
+        };
+        assert_eq!(
+            paths("whatsapp", account("106540352242922", "secret:WHATSAPP", "en_US")),
+            Vec::<String>::new()
+        );
+        for id in ["", "+49 170 1234567", "../me", &"1".repeat(40)] {
+            let expected = ["channels.whatsapp.default.phoneNumberId"];
+            assert_eq!(paths("whatsapp", account(id, "secret:WHATSAPP", "en_US")), expected, "{id}");
+        }
+        let expected = ["channels.whatsapp.default.token", "channels.whatsapp.default.template"];
+        assert_eq!(paths("whatsapp", account("1", "EAAtheTokenItself", "")), expected);
+    }
+}
