@@ -38,11 +38,15 @@ struct Wanted {
     name: String,
     access: Access,
     settings: Value,
-    build: Box<dyn Fn(&Arc<Chats>) -> Arc<dyn Adapter> + Send + Sync>,
+    build: Build,
 }
 
+/// Makes the adapter of an account.
+type Build = Box<dyn Fn(&Arc<Chats>) -> Arc<dyn Adapter> + Send + Sync>;
+
+/// Adds the accounts of a channel. The constructor gets `$more` too.
 macro_rules! wanted {
-    ($found:ident, $accounts:expr, $channel:literal, $adapter:path) => {
+    ($found:ident, $accounts:expr, $channel:literal, $adapter:path $(, |$chats:ident| $more:expr)?) => {
         for (name, config) in $accounts {
             let (own, account) = (config.clone(), name.clone());
             $found.push(Wanted {
@@ -51,11 +55,17 @@ macro_rules! wanted {
                 access: config.access(),
                 settings: serde_json::to_value(config).unwrap_or_default(),
                 build: Box::new(move |chats: &Arc<Chats>| {
-                    Arc::new($adapter(&own, &account, &chats.parts.network, chats.parts.secret.clone()))
+                    let (network, secret) = (&chats.parts.network, chats.parts.secret.clone());
+                    $(let $chats = chats;)?
+                    Arc::new($adapter(&own, &account, network, secret $(, $more)?))
                 }),
             });
         }
     };
+}
+
+fn public_url(chats: &Chats) -> Option<&str> {
+    chats.parts.public_url.as_deref()
 }
 
 /// The accounts of a configuration.
@@ -63,8 +73,9 @@ fn wanted(config: &ChannelsConfig) -> Vec<Wanted> {
     let mut found = Vec::new();
     wanted!(found, &config.email, "email", crate::email::Email::new);
     wanted!(found, &config.slack, "slack", crate::slack::Slack::new);
-    wanted!(found, &config.telegram, "telegram", crate::telegram::Telegram::new);
+    wanted!(found, &config.telegram, "telegram", crate::telegram::Telegram::new, |chats| public_url(chats));
     wanted!(found, &config.webhook, "webhook", crate::webhook::Webhook::new);
+    wanted!(found, &config.whatsapp, "whatsapp", crate::whatsapp::WhatsApp::new, |chats| public_url(chats));
     for (name, matrix) in &config.matrix {
         let (own, account) = (matrix.clone(), name.clone());
         found.push(Wanted {

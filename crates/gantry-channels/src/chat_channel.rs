@@ -12,6 +12,7 @@ use gantry_tool::Label;
 use crate::adapter::{Button, Content, Outbound, SendOutcome};
 use crate::address::{Address, PeerKind};
 use crate::chats::{Account, Chats, chat_message};
+use crate::questions::escaped;
 use crate::render::split;
 
 /// Longer answers are sent as a file.
@@ -83,7 +84,10 @@ impl ChatChannel {
         }
         let Some(question) = &details.question else { return Ok(Content::Text(text)) };
         if question.choices.len() > limits.buttons {
-            return Ok(Content::Text(format!("{text}\n\n{}", numbered(question))));
+            return Ok(Content::Text(format!(
+                "{text}\n\n{}",
+                numbered(question.choices.iter().map(|choice| &*choice.label))
+            )));
         }
         let buttons = question.choices.iter().enumerate().map(|(number, choice)| Button {
             label: choice.label.clone(),
@@ -283,9 +287,8 @@ fn text_of(title: &str, text: &str) -> String {
 }
 
 /// The choices of a question as a numbered list, for channels without buttons.
-fn numbered(question: &ChatQuestion) -> String {
-    let choices = question.choices.iter().enumerate();
+pub(crate) fn numbered<'a>(labels: impl Iterator<Item = &'a str>) -> String {
     let lines: Vec<String> =
-        choices.map(|(number, choice)| format!("{}. {}", number + 1, choice.label)).collect();
+        labels.enumerate().map(|(number, label)| format!("{}. {}", number + 1, escaped(label))).collect();
     format!("Answer with a number:\n{}", lines.join("\n"))
 }

@@ -29,6 +29,8 @@ pub struct ChannelsParts {
     pub network: ClientOptions,
     /// Opens stored secrets.
     pub secret: SecretFor,
+    /// The gateway's public address, where providers send events.
+    pub public_url: Option<String>,
 }
 
 pub(crate) struct Chats {

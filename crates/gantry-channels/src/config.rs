@@ -105,6 +105,36 @@ account! {
 }
 
 account! {
+    /// A phone number of the WhatsApp Cloud API. It needs `gateway.publicUrl`.
+    WhatsappConfig {
+        /// The id of the phone number at Meta: digits, not the number itself.
+        phone_number_id: String,
+        /// The access token of a system user, as `secret:NAME`.
+        token: String,
+        /// The app secret, with which Meta signs its requests, as `secret:NAME`.
+        app_secret: String,
+        /// The verify token that you enter at Meta, as `secret:NAME`.
+        verify_token: String,
+        /// The message that is sent to people who have not written for 24 hours. Without it such messages fail.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        template: Option<WhatsappTemplate>,
+        /// The address of the Graph API with its version, for tests.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        api_url: Option<String>,
+    }
+}
+
+/// An approved template of the WhatsApp account. Its body has one variable, which gets the text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct WhatsappTemplate {
+    /// The name of the template, such as `agent_notice`.
+    pub name: String,
+    /// The code of its language, such as `en_US`.
+    pub language: String,
+}
+
+account! {
     /// A Matrix account.
     MatrixConfig {
         /// The homeserver, such as `https://matrix.example.org`.
@@ -162,6 +192,7 @@ account! {
 pub struct ChannelsConfig {
     pub telegram: BTreeMap<String, TelegramConfig>,
     pub slack: BTreeMap<String, SlackConfig>,
+    pub whatsapp: BTreeMap<String, WhatsappConfig>,
     pub matrix: BTreeMap<String, MatrixConfig>,
     pub email: BTreeMap<String, EmailConfig>,
     pub webhook: BTreeMap<String, WebhookAccountConfig>,
@@ -192,6 +223,25 @@ impl ConfigSection for ChannelsConfig {
             found.secret("slack", name, "botToken", &account.bot_token);
             found.secret("slack", name, "appToken", &account.app_token);
             found.url("slack", name, "apiUrl", account.api_url.as_deref());
+        }
+        for (name, account) in &self.whatsapp {
+            found.secret("whatsapp", name, "token", &account.token);
+            found.secret("whatsapp", name, "appSecret", &account.app_secret);
+            found.secret("whatsapp", name, "verifyToken", &account.verify_token);
+            found.url("whatsapp", name, "apiUrl", account.api_url.as_deref());
+            let id = &account.phone_number_id;
+            if id.is_empty() || id.len() > 32 || !id.bytes().all(|byte| byte.is_ascii_digit()) {
+                let message =
+                    "must be the id that Meta shows below the phone number, such as 106540352242922";
+                found.add("whatsapp", name, "phoneNumberId", message);
+            }
+            if account
+                .template
+                .as_ref()
+                .is_some_and(|template| template.name.is_empty() || template.language.is_empty())
+            {
+                found.add("whatsapp", name, "template", "must have a name and a language, such as en_US");
+            }
         }
         for (name, account) in &self.matrix {
             found.secret("matrix", name, "token", &account.token);
@@ -247,5 +297,38 @@ impl Found {
         if url.is_some_and(|url| !url.parse::<Url>().is_ok_and(|url| is_web(&url))) {
             self.add(channel, account, key, "must be an http or https URL");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn paths(channel: &str, account: Value) -> Vec<String> {
+        let config: ChannelsConfig =
+            serde_json::from_value(json!({ channel: { "default": account } })).unwrap();
+        config.violations("channels").into_iter().map(|violation| violation.path).collect()
+    }
+
+    #[test]
+    fn whatsapp_takes_an_id_and_references() {
+        let account = |id: &str, token: &str, language: &str| {
+            json!({
+                "phoneNumberId": id, "token": token, "appSecret": "secret:APP", "verifyToken": "secret:VERIFY",
+                "template": { "name": "agent_notice", "language": language },
+            })
+        };
+        assert_eq!(
+            paths("whatsapp", account("106540352242922", "secret:WHATSAPP", "en_US")),
+            Vec::<String>::new()
+        );
+        for id in ["", "+49 170 1234567", "../me", &"1".repeat(40)] {
+            let expected = ["channels.whatsapp.default.phoneNumberId"];
+            assert_eq!(paths("whatsapp", account(id, "secret:WHATSAPP", "en_US")), expected, "{id}");
+        }
+        let expected = ["channels.whatsapp.default.token", "channels.whatsapp.default.template"];
+        assert_eq!(paths("whatsapp", account("1", "EAAtheTokenItself", "")), expected);
     }
 }

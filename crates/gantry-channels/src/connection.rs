@@ -20,7 +20,6 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// The only hosts that this account's requests may reach, redirects and URLs of the provider included.
     pub(crate) policy: NetworkPolicy,
-    pub(crate) options: ClientOptions,
     secrets: SecretFor,
 }
 
@@ -48,9 +47,8 @@ impl Connection {
         }
         Connection {
             account: account.to_owned(),
-            client: Client::new(options.clone()),
+            client: Client::new(options),
             policy: NetworkPolicy::AllowList(patterns),
-            options,
             secrets,
         }
     }
@@ -59,6 +57,28 @@ impl Connection {
     pub(crate) fn secret(&self, reference: &str, url: &Url) -> Result<String, String> {
         let name = secret_name(reference).ok_or("the reference to the secret is empty")?;
         (self.secrets)(name, url)
+    }
+
+    /// Checks that an address which the provider named may get a credential: it must be at one of the account's hosts, and
+    /// its scheme the first one of `schemes`. Only an API of the operator's own (`api`) may be without TLS.
+    pub(crate) fn pinned(
+        &self,
+        service: &str,
+        url: &str,
+        schemes: [&str; 2],
+        api: Option<&Url>,
+    ) -> Result<Url, String> {
+        let url: Url = url.parse().map_err(|_| format!("{service} sent an address that is not a URL"))?;
+        let host = url.host_str().unwrap_or_default();
+        if !self.policy.allows(host) {
+            return Err(format!("{service} sent an address at {host}, which is not one of its hosts"));
+        }
+        let is_plain = api.is_some_and(|api| api.scheme() == "http");
+        let [secure, plain] = schemes;
+        if url.scheme() != secure && !(is_plain && url.scheme() == plain) {
+            return Err(format!("{service} sent an address at {host} without TLS"));
+        }
+        Ok(url)
     }
 }
 

@@ -16,7 +16,6 @@ mod connection;
 mod domain;
 mod email;
 mod intake;
-mod markdown_html;
 mod matrix;
 mod media;
 mod message_tool;
@@ -30,15 +29,15 @@ mod slack;
 mod surfaces;
 mod telegram;
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod testing;
 mod typing;
 mod webhook;
+mod whatsapp;
 
 pub use address::{Address, PeerKind, Person};
 pub use chats::ChannelsParts;
 pub use config::{
     BridgeConfig, ChannelsConfig, DmPolicy, EmailConfig, GroupConfig, MatrixConfig, SlackConfig,
-    TelegramConfig, WebhookAccountConfig,
+    TelegramConfig, WebhookAccountConfig, WhatsappConfig, WhatsappTemplate,
 };
 pub use domain::{ChannelsDomain, tool_names, tools};

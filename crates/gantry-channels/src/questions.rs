@@ -224,7 +224,7 @@ fn outcome(answer: &ApprovalDecision, by: &str) -> String {
 }
 
 /// Text that Markdown must not change.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let special = |c: char| matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '~');
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }

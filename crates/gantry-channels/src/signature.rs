@@ -28,6 +28,12 @@ pub(crate) fn is_signed(key: &[u8], parts: &[&[u8]], signature: &str) -> bool {
     bytes.is_some_and(|bytes| mac(key, parts).verify_slice(&bytes).is_ok())
 }
 
+/// Compares a text with a secret in constant time.
+pub(crate) fn is_secret(secret: &str, given: &[u8]) -> bool {
+    let key = secret.as_bytes();
+    is_signed(key, &[given], &sign(key, &[key]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +49,14 @@ mod tests {
             assert!(!is_signed(b"key", &[b"1700000000.{}"], bad), "{bad}");
         }
         assert!(!is_signed(b"", &[b"x"], &sign(b"", &[b"x"])), "an empty key signs nothing");
+    }
+
+    #[test]
+    fn only_the_whole_secret_is_the_secret() {
+        assert!(is_secret("hook-secret", b"hook-secret"));
+        for bad in ["", "hook-secre", "hook-secret ", "Hook-secret"] {
+            assert!(!is_secret("hook-secret", bad.as_bytes()), "{bad}");
+        }
+        assert!(!is_secret("", b""), "an empty secret is never right");
     }
 }

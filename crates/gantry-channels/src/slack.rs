@@ -70,8 +70,6 @@ struct Identity {
     user: String,
     #[serde(default)]
     user_id: String,
-    #[serde(default)]
-    bot_id: String,
 }
 
 impl Slack {
@@ -101,18 +99,7 @@ impl Slack {
 
     /// Checks that a URL of the provider may get a credential.
     fn pinned(&self, url: &str, schemes: [&str; 2]) -> Result<Url, String> {
-        let url: Url = url.parse().map_err(|_| "Slack sent an address that is not a URL".to_owned())?;
-        let host = url.host_str().unwrap_or_default();
-        if !self.connection.policy.allows(host) {
-            return Err(format!("Slack sent an address at {host}, which is not one of its hosts"));
-        }
-        // Only an API of the operator's own may be without TLS.
-        let is_plain = self.api.as_ref().is_some_and(|api| api.scheme() == "http");
-        let [secure, plain] = schemes;
-        if url.scheme() != secure && !(is_plain && url.scheme() == plain) {
-            return Err(format!("Slack sent an address at {host} without TLS"));
-        }
-        Ok(url)
+        self.connection.pinned("Slack", url, schemes, self.api.as_ref())
     }
 
     /// The name of a person, for display. It is empty if Slack does not say it in time.

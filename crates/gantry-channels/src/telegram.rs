@@ -3,7 +3,6 @@
 mod api;
 mod send;
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests;
 mod update;
 
@@ -25,7 +24,7 @@ use crate::address::Address;
 use crate::config::TelegramConfig;
 use crate::connection::{Connection, REQUEST_LIMIT};
 use crate::render;
-use crate::signature::{is_signed, sign};
+use crate::signature::is_secret;
 use api::{Api, CallError};
 use update::{Me, Update};
 
@@ -46,6 +45,8 @@ const UPDATES: [&str; 5] =
 pub(crate) struct Telegram {
     api: Api,
     webhook_secret: Option<String>,
+    /// Where Telegram must send updates, if the gateway has a public https address.
+    webhook_url: Option<String>,
     poll_limit: Duration,
     me: Mutex<Option<Me>>,
     /// Groups that became supergroups, by their old id.
@@ -53,11 +54,13 @@ pub(crate) struct Telegram {
 }
 
 impl Telegram {
+    /// `public_url` is the gateway's public address.
     pub(crate) fn new(
         config: &TelegramConfig,
         account: &str,
         network: &ClientOptions,
         secrets: SecretFor,
+        public_url: Option<&str>,
     ) -> Telegram {
         let own = config.api_url.as_deref().and_then(|url| url.parse::<Url>().ok());
         let connection = Connection::new(account, network, secrets, &["api.telegram.org"], own.as_ref());
@@ -66,6 +69,9 @@ impl Telegram {
         Telegram {
             api: Api { connection, base, token: config.token.clone() },
             webhook_secret: config.webhook_secret.clone(),
+            webhook_url: public_url
+                .filter(|url| url.starts_with("https://"))
+                .map(|url| format!("{}/v1/channels/telegram/{account}/webhook", url.trim_end_matches('/'))),
             poll_limit: POLL_LIMIT,
             me: Mutex::default(),
             migrated: Mutex::default(),
@@ -112,8 +118,11 @@ impl Telegram {
             Ok((me, _)) => me,
             Err(err) => return err.to_listen_error(),
         };
-        intake.connected(&format!("@{}", me.username));
-        if self.webhook_secret.is_some() {
+        if let Some(secret) = &self.webhook_secret {
+            if let Err(err) = self.set_webhook(secret).await {
+                return err.to_listen_error();
+            }
+            intake.connected(&format!("@{}", me.username));
             loop {
                 tokio::time::sleep(CHECK_EVERY).await;
                 if let Err(err) = self.get_me().await {
@@ -121,6 +130,7 @@ impl Telegram {
                 }
             }
         }
+        intake.connected(&format!("@{}", me.username));
         let mut last = cursor.and_then(|cursor| cursor.parse::<i64>().ok());
         loop {
             let mut query = json!({ "timeout": POLL_SECONDS, "limit": 100, "allowed_updates": UPDATES });
@@ -131,35 +141,54 @@ impl Telegram {
                 Ok(updates) => updates,
                 Err(err) => return err.to_listen_error(),
             };
-            for update in updates.as_array().into_iter().flatten() {
-                let Some(id) = update["update_id"].as_i64() else {
+            let mut rest = updates.as_array().map_or(&[][..], Vec::as_slice);
+            while !rest.is_empty() {
+                let (together, others) = rest.split_at(update::album_length(rest));
+                rest = others;
+                let ids: Vec<i64> =
+                    together.iter().filter_map(|update| update["update_id"].as_i64()).collect();
+                let (Some(first), Some(newest)) = (ids.first(), ids.iter().max()) else {
                     tracing::warn!("Telegram sent an update without an id");
                     continue;
                 };
                 // An update that was stored already must not move the cursor back.
-                if last.is_some_and(|last| id <= last) {
+                if last.is_some_and(|last| *newest <= last) {
                     continue;
                 }
-                if let Err(err) = self.take(update, id, &me, Some(id.to_string()), intake).await {
+                let cursor = Some(newest.to_string());
+                if let Err(err) = self.take(together, *first, &me, cursor, intake).await {
                     return ListenError::Again { why: err.to_string(), after: None };
                 }
-                last = Some(id);
+                last = Some(*newest);
             }
         }
     }
 
+    /// Tells Telegram where to send updates. Without a public address, the operator has done so.
+    async fn set_webhook(&self, secret: &str) -> Result<(), CallError> {
+        let Some(url) = &self.webhook_url else { return Ok(()) };
+        let secret = self.api.connection.secret(secret, &self.api.base).map_err(CallError::Token)?;
+        let is_character = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if !(1..=256).contains(&secret.len()) || !secret.bytes().all(is_character) {
+            let text = "the secret of webhookSecret must have 1 to 256 letters, digits, _ and -";
+            return Err(CallError::Token(text.to_owned()));
+        }
+        let body = json!({ "url": url, "secret_token": secret, "allowed_updates": UPDATES });
+        self.api.call("setWebhook", body, REQUEST_LIMIT).await.map(drop)
+    }
+
     async fn take(
         &self,
-        update: &Value,
+        updates: &[Value],
         id: i64,
         me: &Me,
         cursor: Option<String>,
         intake: &dyn Intake,
     ) -> Result<(), IntakeError> {
-        match update::read(update, id, me, &self.api.connection.account) {
+        match update::read_all(updates, id, me, &self.api.connection.account) {
             Update::Message(inbound) => drop(intake.message(*inbound, cursor).await?),
             Update::Press { press, query } => {
-                let answer = intake.press(press, cursor).await?;
+                let answer = intake.press(*press, cursor).await?;
                 let text: String = answer.chars().take(MAX_PRESS_ANSWER).collect();
                 let body = json!({ "callback_query_id": query, "text": text });
                 // The press counts even if nobody can be told.
@@ -185,16 +214,25 @@ impl Telegram {
         }
         let hook = self.api.call("getWebhookInfo", json!({}), REQUEST_LIMIT).await;
         let hook = hook.map_err(|err| problem(&err, self.api.base.host_str()))?;
-        let has_hook = hook["url"].as_str().is_some_and(|url| !url.is_empty());
-        match (&self.webhook_secret, has_hook) {
-            (None, true) => info.warnings.push(
+        let set = hook["url"].as_str().filter(|url| !url.is_empty());
+        match (&self.webhook_secret, set, &self.webhook_url) {
+            (None, Some(_), _) => info.warnings.push(
                 "a webhook is set, so polling does not work; remove it with deleteWebhook, or set webhookSecret"
                     .to_owned(),
             ),
-            (Some(_), false) => info
-                .warnings
-                .push("no webhook is set; call setWebhook with the gateway's public URL".to_owned()),
+            (Some(_), None, None) => info.warnings.push(
+                "no webhook is set; set gateway.publicUrl to an https address that leads to this gateway"
+                    .to_owned(),
+            ),
+            (Some(_), set, Some(own)) if set != Some(own) => info.warnings.push(format!(
+                "updates do not come to {own}; `gantry channels login telegram` sets the webhook again"
+            )),
             _ => {}
+        }
+        if let (Some(_), Some(why)) = (&self.webhook_secret, hook["last_error_message"].as_str()) {
+            let why: String = why.chars().filter(|c| !c.is_control()).take(200).collect();
+            info.warnings
+                .push(format!("Telegram could not deliver an update: {why}; check gateway.publicUrl"));
         }
         Ok(info)
     }
@@ -210,9 +248,7 @@ impl Telegram {
             return WebhookAnswer::status(StatusCode::SERVICE_UNAVAILABLE);
         };
         let given = request.headers.get("x-telegram-bot-api-secret-token").map(|value| value.as_bytes());
-        let key = secret.as_bytes();
-        // Signatures are compared in constant time.
-        if !given.is_some_and(|given| is_signed(key, &[given], &sign(key, &[key]))) {
+        if !given.is_some_and(|given| is_secret(&secret, given)) {
             return WebhookAnswer::status(StatusCode::UNAUTHORIZED);
         }
         let update = serde_json::from_slice::<Value>(&request.body).unwrap_or_default();
@@ -224,7 +260,7 @@ impl Telegram {
             return WebhookAnswer::status(StatusCode::SERVICE_UNAVAILABLE);
         };
         // Telegram delivers again after any other status.
-        match self.take(&update, id, &me, None, intake).await {
+        match self.take(&[update], id, &me, None, intake).await {
             Ok(()) => WebhookAnswer::status(StatusCode::OK),
             Err(_) => WebhookAnswer::status(StatusCode::SERVICE_UNAVAILABLE),
         }

@@ -4,9 +4,9 @@
 mod exchange;
 mod mail;
 pub mod slack;
-mod small_http;
 mod synapse;
 pub mod telegram;
+pub mod whatsapp;
 
 pub use exchange::Call;
 pub use mail::{MailServer, Submitted};

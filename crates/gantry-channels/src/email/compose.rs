@@ -6,7 +6,7 @@ use mail_builder::headers::raw::Raw;
 
 use super::Answered;
 use crate::adapter::{Content, Outbound};
-use crate::markdown_html::markdown_html;
+use crate::render::{html, plain};
 
 const MAX_REFERENCES: usize = 20;
 const MAX_SUBJECT: usize = 150;
@@ -64,8 +64,8 @@ impl Letter {
             .to(to.as_str())
             .subject(subject.as_str())
             .header("Auto-Submitted", HeaderType::from(Raw::new("auto-replied")))
-            .text_body(text)
-            .html_body(format!("<!DOCTYPE html>\n<html><body>\n{}\n</body></html>\n", markdown_html(text)));
+            .text_body(plain::render(text))
+            .html_body(format!("<!DOCTYPE html>\n<html><body>\n{}\n</body></html>\n", html::render(text)));
         if let Some(id) = &answers {
             builder = builder.in_reply_to(id.as_str());
         }

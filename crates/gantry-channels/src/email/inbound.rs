@@ -168,8 +168,7 @@ fn split_tail(text: &str) -> (String, Option<String>) {
             && next.trim_start().to_lowercase().starts_with("from:")
     };
     let divided = (0..lines.len()).find(|at| is_divider(&lines[*at]) || outlook(*at));
-    let quoted = (0..lines.len())
-        .find(|at| lines[*at].starts_with('>') && lines[*at..].iter().all(|line| is_quote(&line)));
+    let quoted = (0..lines.len()).find(|at| lines[*at].starts_with('>') && lines[*at..].iter().all(is_quote));
     let Some(mut cut) = divided.or(quoted) else { return (without_signature(text), None) };
     if divided.is_none() {
         // "On Monday, Ann wrote:" belongs to the quote, on up to three lines.

@@ -8,7 +8,7 @@ use super::Matrix;
 use super::api::{ApiError, Call, CallBody};
 use super::event::{is_id, mxc};
 use crate::adapter::{Content, Outbound, SendOutcome};
-use crate::markdown_html::markdown_html;
+use crate::render::{html, plain};
 
 /// The most bytes of a text with its HTML, in JSON. An edit holds them twice, and an event has at most 65,536.
 pub(super) const MAX_TEXT: usize = 28_000;
@@ -18,7 +18,7 @@ const MAX_NAME: usize = 255;
 
 /// The bytes that a text needs in an event.
 pub(super) fn measure(markdown: &str) -> usize {
-    json!(markdown).to_string().len() + json!(markdown_html(markdown)).to_string().len()
+    json!(plain::render(markdown)).to_string().len() + json!(html::render(markdown)).to_string().len()
 }
 
 pub(super) async fn send(matrix: &Matrix, message: &Outbound) -> SendOutcome {
@@ -88,9 +88,9 @@ async fn content(matrix: &Matrix, message: &Outbound) -> Result<Value, SendOutco
 fn text(markdown: &str) -> Value {
     json!({
         "msgtype": "m.notice",
-        "body": markdown,
+        "body": plain::render(markdown),
         "format": "org.matrix.custom.html",
-        "formatted_body": markdown_html(markdown),
+        "formatted_body": html::render(markdown),
         "m.mentions": {},
         "com.beeper.linkpreviews": [],
     })
@@ -102,7 +102,7 @@ fn edit(message_id: &str, markdown: &str) -> Result<Value, SendOutcome> {
     }
     let new = text(markdown);
     let mut content = new.clone();
-    content["body"] = json!(format!("* {markdown}"));
+    content["body"] = json!(format!("* {}", plain::render(markdown)));
     content["m.new_content"] = new;
     content["m.relates_to"] = json!({"rel_type": "m.replace", "event_id": message_id});
     Ok(content)
@@ -132,9 +132,10 @@ fn file(name: &str, mime: &str, size: usize, caption: &str, url: &str) -> Value 
         _ => "m.file",
     };
     let name = file_name(name);
+    let body = if caption.is_empty() { name.clone() } else { plain::render(caption) };
     let mut content = json!({
         "msgtype": kind,
-        "body": if caption.is_empty() { &name } else { caption },
+        "body": body,
         "filename": name,
         "url": url,
         "info": {"mimetype": mime, "size": size},
@@ -142,7 +143,7 @@ fn file(name: &str, mime: &str, size: usize, caption: &str, url: &str) -> Value 
     });
     if !caption.is_empty() {
         content["format"] = json!("org.matrix.custom.html");
-        content["formatted_body"] = json!(markdown_html(caption));
+        content["formatted_body"] = json!(html::render(caption));
     }
     content
 }
@@ -194,7 +195,7 @@ mod tests {
         let mut content = edit("$event", "**a**").unwrap();
         remove_formatting(&mut content);
         assert!(!content.to_string().contains("format"), "{content}");
-        assert_eq!(content["m.new_content"]["body"], "**a**");
+        assert_eq!(content["m.new_content"]["body"], "a");
     }
 
     #[test]

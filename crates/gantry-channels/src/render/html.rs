@@ -104,7 +104,7 @@ fn part(text: &Rich, range: std::ops::Range<usize>, first: usize) -> String {
 }
 
 /// Escapes a text for elements and attributes.
-pub(crate) fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -283,6 +283,22 @@ proptest! {
     }
 
     #[test]
+    fn html_has_only_known_tags(markdown in "([a-z<>&\"*_`#|\\[\\]()!\n -]|https://x\\.y/){0,80}") {
+        let html = html::render(&markdown);
+        let known = [
+            "p", "br", "hr", "a", "em", "strong", "del", "code", "pre", "ul", "ol", "li", "blockquote", "table", "thead",
+            "tbody", "tr", "th", "td", "h1", "h2", "h3", "h4", "h5", "h6",
+        ];
+        let mut rest = html.as_str();
+        while let Some((_, after)) = rest.split_once('<') {
+            let (tag, next) = after.split_once('>').unwrap();
+            let name = tag.trim_start_matches('/').split_whitespace().next().unwrap_or_default();
+            prop_assert!(known.contains(&name), "{} in {}", name, html);
+            rest = next;
+        }
+    }
+
+    #[test]
     fn any_text_is_split(text in "\\PC{0,300}", limit in 20..60_usize) {
         check_split(&text, limit);
     }

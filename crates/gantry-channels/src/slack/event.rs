@@ -15,7 +15,7 @@ const MAX_FILES: usize = 20;
 #[derive(Debug)]
 pub(super) enum Heard {
     Message(Box<Inbound>),
-    Press(Press),
+    Press(Box<Press>),
     /// It does not concern the bot.
     Nothing,
     Malformed,
@@ -221,7 +221,7 @@ fn press(interaction: Interaction, account: &str) -> Heard {
         return Heard::Malformed;
     }
     let kind = kind_of(&chat);
-    Heard::Press(Press {
+    Heard::Press(Box::new(Press {
         event_id: format!("{chat}:{message_id}:{}:{}", user.id, shortened(&action.action_ts)),
         person: Person {
             name: shortened(if user.name.is_empty() { &user.username } else { &user.name }),
@@ -232,7 +232,7 @@ fn press(interaction: Interaction, account: &str) -> Heard {
         address: address(account, &chat, kind, thread),
         message_id,
         handle: action.value,
-    })
+    }))
 }
 
 /// The kind follows from the id alone, because not every event says it.

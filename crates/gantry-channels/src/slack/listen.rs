@@ -126,9 +126,9 @@ impl Slack {
                 Ok(None)
             }
             Heard::Press(press) => {
-                let stored = intake.press(press.clone(), None).await;
+                let stored = intake.press(Press::clone(&press), None).await;
                 let sentence = stored.map_err(|err| again(&err.to_string()))?;
-                Ok(Some((press, sentence)))
+                Ok(Some((*press, sentence)))
             }
             Heard::Nothing => Ok(None),
             Heard::Malformed => {

@@ -16,7 +16,7 @@ pub(super) struct Me {
 pub(super) enum Update {
     Message(Box<Inbound>),
     Press {
-        press: Press,
+        press: Box<Press>,
         query: String,
     },
     /// A group became a supergroup, which has another id.
@@ -28,8 +28,34 @@ pub(super) enum Update {
     Other,
 }
 
+/// The number of updates at the start of a batch that belong together: the pictures of an album come one by one.
+pub(super) fn album_length(updates: &[Value]) -> usize {
+    let album = |update: &Value| {
+        let message = update.get("message").or_else(|| update.get("channel_post"))?;
+        Some((message["chat"]["id"].as_i64()?, message["media_group_id"].as_str()?.to_owned()))
+    };
+    let Some(first) = updates.first().and_then(album) else { return 1 };
+    updates.iter().take_while(|update| album(update).as_ref() == Some(&first)).count()
+}
+
+/// Reads updates that belong together. Their files are joined in the first one.
+pub(super) fn read_all(updates: &[Value], id: i64, me: &Me, account: &str) -> Update {
+    let mut read_one = read(updates.first().unwrap_or(&Value::Null), id, me, account);
+    for update in updates.iter().skip(1) {
+        if let (Update::Message(first), Update::Message(next)) =
+            (&mut read_one, read(update, id, me, account))
+        {
+            first.media.extend(next.media);
+            if first.text.is_empty() {
+                (first.text, first.addressed) = (next.text, next.addressed);
+            }
+        }
+    }
+    read_one
+}
+
 /// Reads an update. `account` is the account's name in the configuration.
-pub(super) fn read(update: &Value, id: i64, me: &Me, account: &str) -> Update {
+fn read(update: &Value, id: i64, me: &Me, account: &str) -> Update {
     let event_id = format!("u{id}");
     if let Some(query) = update.get("callback_query") {
         return press(query, event_id, account).unwrap_or(Update::Other);
@@ -100,13 +126,13 @@ fn inbound(message: &Value, event_id: String, is_edit: bool, me: &Me, account: &
 
 fn press(query: &Value, event_id: String, account: &str) -> Option<Update> {
     let message = &query["message"];
-    let press = Press {
+    let press = Box::new(Press {
         event_id,
         person: user(&query["from"])?,
         address: address(message, account)?,
         message_id: message["message_id"].as_i64()?.to_string(),
         handle: query["data"].as_str()?.to_owned(),
-    };
+    });
     Some(Update::Press { press, query: query["id"].as_str()?.to_owned() })
 }
 

@@ -8,3 +8,5 @@
 
 mod judge;
 mod slack;
+mod telegram;
+mod whatsapp;

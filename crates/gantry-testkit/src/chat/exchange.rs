@@ -1,16 +1,19 @@
 //! The HTTP that the chat servers need: whole requests in, whole answers out.
 
+use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 /// One request.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub method: String,
-    /// Without the query.
+    /// Decoded, and without the query.
     pub path: String,
     pub query: Vec<(String, String)>,
     /// With names in lower case.
@@ -37,7 +40,7 @@ impl Call {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        let (method, path, query) = (method.to_owned(), path.to_owned(), pairs(query));
+        let (method, path, query) = (method.to_owned(), decoded(path), pairs(query));
         let mut call = Call { method, path, query, headers, body: Vec::new() };
         if call.header("transfer-encoding").is_some_and(|value| value == "chunked") {
             call.body = chunks(stream).await?;
@@ -51,6 +54,30 @@ impl Call {
 
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The fields of a `multipart/form-data` body: name, file name and value.
+    pub(super) fn parts(&self) -> Vec<(String, Option<String>, Vec<u8>)> {
+        let content_type = self.header("content-type").unwrap_or_default();
+        let boundary = content_type.split("boundary=").nth(1).unwrap_or_default().trim_matches('"');
+        let separator = format!("--{boundary}").into_bytes();
+        let mut parts = Vec::new();
+        let mut rest = &self.body[..];
+        while let Some(at) = find(rest, &separator) {
+            rest = &rest[at + separator.len()..];
+            let Some(head_end) = find(rest, b"\r\n\r\n") else { break };
+            let head = String::from_utf8_lossy(&rest[..head_end]).into_owned();
+            let body = &rest[head_end + 4..];
+            let Some(end) = find(body, &separator) else { break };
+            let attribute = |name: &str| {
+                let after = head.split(&format!("{name}=\"")).nth(1)?;
+                Some(after.split('"').next()?.to_owned())
+            };
+            if let Some(name) = attribute("; name") {
+                parts.push((name, attribute("filename"), body[..end.saturating_sub(2)].to_vec()));
+            }
+        }
+        parts
     }
 
     pub fn is_json(&self) -> bool {
@@ -72,6 +99,10 @@ impl Call {
     }
 }
 
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
 async fn chunks(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {
@@ -91,7 +122,7 @@ async fn chunks(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// Decodes `a=1&b=2`.
-fn pairs(text: &str) -> Vec<(String, String)> {
+pub(super) fn pairs(text: &str) -> Vec<(String, String)> {
     let parts = text.split('&').filter(|part| !part.is_empty());
     parts
         .map(|part| part.split_once('=').unwrap_or((part, "")))
@@ -156,4 +187,40 @@ impl Answer {
         stream.write_all(text.as_bytes()).await?;
         stream.write_all(&self.body).await
     }
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone)]
+pub(super) enum Reply {
+    Answer(Answer),
+    /// The connection ends.
+    Cut,
+    /// Nothing is ever answered.
+    Mute,
+}
+
+/// Serves on a free port of the loopback interface until the runtime ends.
+pub(super) async fn serve<H, R>(handler: H) -> SocketAddr
+where
+    H: Fn(Call) -> R + Send + Sync + 'static,
+    R: Future<Output = Reply> + Send,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let handler = Arc::new(handler);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let handler = Arc::clone(&handler);
+            tokio::spawn(async move {
+                while let Ok(Some(call)) = Call::read(&mut stream).await {
+                    match handler(call).await {
+                        Reply::Answer(answer) if answer.write(&mut stream).await.is_ok() => {}
+                        Reply::Answer(_) | Reply::Cut => return,
+                        Reply::Mute => std::future::pending().await,
+                    }
+                }
+            });
+        }
+    });
+    address
 }

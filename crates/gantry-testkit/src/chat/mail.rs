@@ -1,9 +1,10 @@
 //! A real IMAP server (dovecot) and a submission server (aiosmtpd) on this machine. The account is `agent@example.org`
 //! with the password `password`.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,13 +13,6 @@ use serde_json::Value;
 
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mcp/venv-mail/bin/python");
 const UP: Duration = Duration::from_secs(20);
-const APPEND: &str = "import imaplib,sys
-m=imaplib.IMAP4('127.0.0.1',int(sys.argv[1])); m.login('agent@example.org','password')
-print(m.append('INBOX','',None,sys.stdin.buffer.read())[0])";
-const FLAGS: &str = "import imaplib,sys
-m=imaplib.IMAP4('127.0.0.1',int(sys.argv[1])); m.login('agent@example.org','password'); m.select('INBOX',readonly=True)
-print([line.decode() for line in m.fetch('1:*','(FLAGS)')[1] if line])";
-
 /// `MailServer` is both servers. They end with their test.
 pub struct MailServer {
     imap: Option<Child>,
@@ -63,11 +57,9 @@ impl MailServer {
 
     pub fn stop_imap(&mut self) {
         if let Some(mut child) = self.imap.take() {
-            // Dovecot must stop its own children.
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_child(&child),
-                rustix::process::Signal::TERM,
-            );
+            // Its own processes are in its group. One that serves a client would go on for seconds.
+            let group = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             let _ = child.wait();
         }
     }
@@ -76,6 +68,7 @@ impl MailServer {
         let child = Command::new("dovecot")
             .args(["-F", "-c"])
             .arg(self.folder.path().join("dovecot.conf"))
+            .process_group(0)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -87,21 +80,15 @@ impl MailServer {
     /// Puts a mail into the mailbox.
     pub fn deliver(&self, mail: &str) {
         let mail = mail.replace("\r\n", "\n").replace('\n', "\r\n");
-        let mut child = Command::new(PYTHON)
-            .args(["-c", APPEND, &self.imap_port.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(mail.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "OK");
+        let mut imap = Imap::login(self.imap_port);
+        imap.command(&format!("APPEND INBOX {{{}+}}\r\n{mail}", mail.len()));
     }
 
     /// The flags of all mails, as the server prints them.
     pub fn flags(&self) -> String {
-        let output = Command::new(PYTHON).args(["-c", FLAGS, &self.imap_port.to_string()]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
+        let mut imap = Imap::login(self.imap_port);
+        imap.command("EXAMINE INBOX");
+        imap.command("FETCH 1:* (FLAGS)")
     }
 
     /// Makes the mailbox a new one: its mails get new numbers.
@@ -124,6 +111,36 @@ impl MailServer {
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
         paths.sort();
         paths.iter().map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()).collect()
+    }
+}
+
+/// A connection of the account's owner.
+struct Imap(BufReader<TcpStream>);
+
+impl Imap {
+    fn login(port: u16) -> Imap {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(UP)).unwrap();
+        let mut imap = Imap(BufReader::new(stream));
+        let mut greeting = String::new();
+        imap.0.read_line(&mut greeting).unwrap();
+        imap.command("LOGIN agent@example.org password");
+        imap
+    }
+
+    /// Sends a command and returns the answer, which must be a success.
+    fn command(&mut self, command: &str) -> String {
+        self.0.get_mut().write_all(format!("t {command}\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "the IMAP server closed the connection");
+            if let Some(done) = line.strip_prefix("t ") {
+                assert!(done.starts_with("OK"), "{done}");
+                return answer;
+            }
+            answer.push_str(&line);
+        }
     }
 }
 
@@ -157,8 +174,8 @@ fn config(folder: &Path, port: u16) -> String {
     let folder = folder.display();
     format!(
         "protocols = imap\nbase_dir = {folder}/run\nstate_dir = {folder}/state\nlog_path = {folder}/log\nssl = no\n\
-         disable_plaintext_auth = no\nlisten = 127.0.0.1\n{users}mail_location = maildir:{folder}/mail/%n\n\
-         service anvil {{\n chroot =\n}}\n\
+         disable_plaintext_auth = no\nauth_failure_delay = 0\nlisten = 127.0.0.1\n{users}mail_location = maildir:{folder}/mail/%n\n\
+         service anvil {{\n chroot =\n unix_listener anvil-auth-penalty {{\n mode = 0\n }}\n}}\n\
          service imap-login {{\n chroot =\n inet_listener imap {{\n port = {port}\n }}\n inet_listener imaps {{\n port = 0\n }}\n}}\n\
          passdb {{\n driver = static\n args = password=password\n}}\n\
          userdb {{\n driver = static\n args = uid={uid} gid={uid} home={folder}/mail/%n\n}}\n"

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
-use super::small_http::{Answer, Request, multipart, serve};
+use super::exchange::{Answer, Call, Reply, pairs, serve};
 
 pub const TOKEN: &str = "123456789:AAEfakefakefakefakefakefakefakefake";
 pub const BOT_ID: i64 = 123_456_789;
@@ -36,6 +36,7 @@ struct State {
     faults: VecDeque<(String, Fault)>,
     files: BTreeMap<String, Vec<u8>>,
     paths: BTreeMap<String, String>,
+    redirects: BTreeMap<String, String>,
     webhook: String,
     polls: usize,
     /// Calls that a real server would reject.
@@ -73,6 +74,13 @@ impl FakeTelegram {
         id
     }
 
+    /// Delivers an update once more, after the others.
+    pub fn push_again(&self, id: i64) {
+        let mut state = self.state.lock().unwrap();
+        let update = state.updates.iter().find(|update| update["update_id"] == id).cloned();
+        state.updates.extend(update);
+    }
+
     /// Adds a text in a chat of two.
     pub fn push_text(&self, text: &str) -> i64 {
         self.push("message", private(json!({ "text": text })))
@@ -97,6 +105,13 @@ impl FakeTelegram {
         let mut state = self.state.lock().unwrap();
         state.paths.insert(id.to_owned(), path.to_owned());
         state.files.insert(path.to_owned(), bytes.to_vec());
+    }
+
+    /// Adds a file whose download is a redirect.
+    pub fn add_redirect(&self, id: &str, path: &str, to: &str) {
+        let mut state = self.state.lock().unwrap();
+        state.paths.insert(id.to_owned(), path.to_owned());
+        state.redirects.insert(path.to_owned(), to.to_owned());
     }
 
     pub fn set_webhook(&self, url: &str) {
@@ -128,17 +143,18 @@ pub fn message(chat: Value, fields: Value) -> Value {
     message
 }
 
-async fn handle(state: Arc<Mutex<State>>, arrived: Arc<Notify>, request: Request) -> Answer {
-    let path = request.path.split('?').next().unwrap_or_default().to_owned();
-    let error = |code: u16, text: &str| {
-        Answer::json(code, &json!({ "ok": false, "error_code": code, "description": text }))
-    };
+async fn handle(state: Arc<Mutex<State>>, arrived: Arc<Notify>, call: Call) -> Reply {
+    let path = &call.path;
+    let json = |code: u16, body: &Value| Reply::Answer(Answer::json(code, body));
+    let error =
+        |code: u16, text: &str| json(code, &json!({ "ok": false, "error_code": code, "description": text }));
     if let Some(file) = path.strip_prefix(&format!("/file/bot{TOKEN}/")) {
-        return match state.lock().unwrap().files.get(file) {
-            Some(body) => {
-                let content_type = "application/octet-stream".to_owned();
-                Answer::Reply { status: 200, content_type, body: body.clone() }
-            }
+        let state = state.lock().unwrap();
+        if let Some(to) = state.redirects.get(file) {
+            return Reply::Answer(Answer::bytes(302, "text/plain", Vec::new()).with("Location", to));
+        }
+        return match state.files.get(file) {
+            Some(body) => Reply::Answer(Answer::bytes(200, "application/octet-stream", body.clone())),
             None => error(404, "Not Found"),
         };
     }
@@ -148,7 +164,7 @@ async fn handle(state: Arc<Mutex<State>>, arrived: Arc<Notify>, request: Request
     if token != TOKEN {
         return error(401, "Unauthorized");
     }
-    let fields = fields(&request);
+    let fields = fields(&call);
     let fault = {
         let mut state = state.lock().unwrap();
         let at = state.faults.iter().position(|(name, _)| name == method);
@@ -160,9 +176,9 @@ async fn handle(state: Arc<Mutex<State>>, arrived: Arc<Notify>, request: Request
             for (key, value) in answer.as_object().cloned().unwrap_or_default() {
                 body[key] = value;
             }
-            return Answer::json(*code, &body);
+            return json(*code, &body);
         }
-        Some(Fault::Mute) => return Answer::Mute,
+        Some(Fault::Mute) => return Reply::Mute,
         _ => {}
     }
     let result = match method {
@@ -172,8 +188,8 @@ async fn handle(state: Arc<Mutex<State>>, arrived: Arc<Notify>, request: Request
     state.lock().unwrap().calls.push((method.to_owned(), fields));
     match (fault, result) {
         (Some(Fault::FailAfter(code)), _) => error(code, "Internal Server Error"),
-        (Some(Fault::CutAfter), _) => Answer::Cut,
-        (_, Ok(result)) => Answer::json(200, &json!({ "ok": true, "result": result })),
+        (Some(Fault::CutAfter), _) => Reply::Cut,
+        (_, Ok(result)) => json(200, &json!({ "ok": true, "result": result })),
         (_, Err((code, why))) => {
             state.lock().unwrap().invalid.push(format!("{method}: {why}"));
             error(code, &why)
@@ -182,48 +198,32 @@ async fn handle(state: Arc<Mutex<State>>, arrived: Arc<Notify>, request: Request
 }
 
 /// JSON, a form, or multipart with JSON in its fields.
-fn fields(request: &Request) -> Value {
-    let kind = request.header("content-type").unwrap_or_default();
-    if kind.starts_with("application/json") {
-        return serde_json::from_slice(&request.body).unwrap_or_default();
+fn fields(call: &Call) -> Value {
+    if call.is_json() {
+        return serde_json::from_slice(&call.body).unwrap_or_default();
     }
-    let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+    let read = |name: &str, text: &str| match name {
+        "caption" | "text" => json!(text),
+        _ => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+    };
     let mut fields = Map::new();
-    if kind.starts_with("multipart/") {
-        for (name, file, value) in multipart(request) {
+    if call.header("content-type").is_some_and(|kind| kind.starts_with("multipart/")) {
+        for (name, file, value) in call.parts() {
             let text = String::from_utf8_lossy(&value).into_owned();
             let value = match file {
                 Some(file) => json!({ "file_name": file, "size": value.len(), "content": text }),
-                None if name == "caption" || name == "text" => json!(text),
-                None => read(&text),
+                None => read(&name, &text),
             };
             fields.insert(name, value);
         }
     } else {
-        let body = String::from_utf8_lossy(&request.body).into_owned();
-        for (name, value) in body.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = decoded(value);
-            let value = if name == "text" { json!(value) } else { read(&value) };
-            fields.insert(decoded(name), value);
-        }
+        let body = String::from_utf8_lossy(&call.body);
+        fields.extend(pairs(&body).into_iter().map(|(name, value)| {
+            let value = read(&name, &value);
+            (name, value)
+        }));
     }
     Value::Object(fields)
-}
-
-fn decoded(text: &str) -> String {
-    let mut out = Vec::new();
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'+' => out.push(b' '),
-            b'%' => {
-                let digits: String = bytes.by_ref().take(2).map(char::from).collect();
-                out.push(u8::from_str_radix(&digits, 16).unwrap_or(b'?'));
-            }
-            byte => out.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 type Outcome = Result<Value, (u16, String)>;
@@ -269,6 +269,16 @@ fn effect(state: &mut State, method: &str, fields: &Value) -> Outcome {
         "getMe" => Ok(me),
         "getWebhookInfo" => {
             Ok(json!({ "url": state.webhook, "has_custom_certificate": false, "pending_update_count": 0 }))
+        }
+        "setWebhook" => {
+            let secret = fields["secret_token"].as_str().unwrap_or_default();
+            let is_valid = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+            match fields["url"].as_str().filter(|url| url.starts_with("https://")) {
+                Some(url) if is_valid && secret.len() <= 256 => state.webhook = url.to_owned(),
+                Some(_) => return bad("secret token contains unallowed characters"),
+                None => return bad("bad webhook: An HTTPS URL must be provided for webhook"),
+            }
+            Ok(json!(true))
         }
         "deleteWebhook" => {
             state.webhook.clear();

@@ -90,6 +90,7 @@ enum NewRole {
 enum Service {
     Telegram,
     Slack,
+    Whatsapp,
     Matrix,
     Email,
     Webhook,
@@ -247,6 +248,21 @@ fn steps(service: Service, account: &str) -> String {
             "slack",
             &[("SLACK_BOT", "slack.com"), ("SLACK_APP", "slack.com")],
             &["botToken = \"secret:SLACK_BOT\"", "appToken = \"secret:SLACK_APP\""],
+        ),
+        Service::Whatsapp => (
+            "whatsapp",
+            &[
+                // Files of people are at the second host.
+                ("WHATSAPP", "graph.facebook.com --host lookaside.fbsbx.com"),
+                ("WHATSAPP_APP", "graph.facebook.com"),
+                ("WHATSAPP_VERIFY", "graph.facebook.com"),
+            ],
+            &[
+                "phoneNumberId = \"106540352242922\"",
+                "token = \"secret:WHATSAPP\"",
+                "appSecret = \"secret:WHATSAPP_APP\"",
+                "verifyToken = \"secret:WHATSAPP_VERIFY\"",
+            ],
         ),
         Service::Matrix => (
             "matrix",

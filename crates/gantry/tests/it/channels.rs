@@ -7,3 +7,4 @@ mod kills;
 mod messages;
 mod services;
 mod webhook;
+mod whatsapp;

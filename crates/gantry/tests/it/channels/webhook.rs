@@ -93,8 +93,7 @@ fn only_signed_and_recent_requests_count() {
     assert_eq!(post(&address(&up), odd, &signature(odd, now())), Some(400));
     eventually("the answer", PATIENCE, || sink.seen().len() > before);
     let sessions = world.run(&["sessions", "show", "agent:main:webhook:dm:ann", "--json"]).stdout;
-    assert_eq!(sessions.matches("\"seq\":0,").count(), 1, "{sessions}");
-    assert_eq!(sessions.matches("\"kind\":\"message_in\",\"id\"").count(), 1, "{sessions}");
+    assert_eq!(sessions.matches("\"kind\":\"message_in\",\"data\"").count(), 1, "{sessions}");
     // Mail and webhooks cannot approve: their senders can be forged.
     let body = message("m2", "ann", "/approve");
     assert_eq!(post(&address(&up), &body, &signature(&body, now())), Some(202));
