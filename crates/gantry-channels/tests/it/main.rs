@@ -6,5 +6,6 @@
     reason = "tests start programs and fail by panicking"
 )]
 
+mod discord;
 mod judge;
 mod slack;
