@@ -12,6 +12,9 @@ use super::{BOT, CHANNEL, FakeDiscord, Fault, GUILD, HIDDEN, TOKEN, World};
 
 const MAX_FILE: usize = 10 << 20;
 
+/// Names and contents.
+type Files = Vec<(String, Vec<u8>)>;
+
 /// A refusal: the status and the code.
 type Refusal = (u16, u64);
 
@@ -114,7 +117,7 @@ impl World {
         path: &[&str],
         call: &Call,
         body: Value,
-        files: Vec<(String, Vec<u8>)>,
+        files: Files,
         fake: &FakeDiscord,
     ) -> Result<Value, Refusal> {
         match (name, path) {
@@ -197,7 +200,7 @@ impl World {
         Ok(Value::Array(found))
     }
 
-    fn send(&mut self, channel: &str, body: &Value, files: Vec<(String, Vec<u8>)>) -> Result<Value, Refusal> {
+    fn send(&mut self, channel: &str, body: &Value, files: Files) -> Result<Value, Refusal> {
         self.visible(channel)?;
         check(body, files.len(), false).map_err(|code| (400, code))?;
         if files.iter().any(|(_, bytes)| bytes.len() > MAX_FILE) {
@@ -338,7 +341,7 @@ fn route(method: &str, path: &[&str]) -> &'static str {
 }
 
 /// The JSON of a request, and its files.
-fn body(call: &Call) -> Option<(Value, Vec<(String, Vec<u8>)>)> {
+fn body(call: &Call) -> Option<(Value, Files)> {
     let kind = call.header("content-type").unwrap_or_default();
     if kind.starts_with("multipart/form-data") {
         let request = Request {
