@@ -105,6 +105,17 @@ account! {
 }
 
 account! {
+    /// A Discord bot.
+    DiscordConfig {
+        /// The bot's token, as `secret:NAME`.
+        token: String,
+        /// The address of the REST interface, for tests.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        api_url: Option<String>,
+    }
+}
+
+account! {
     /// A Matrix account.
     MatrixConfig {
         /// The homeserver, such as `https://matrix.example.org`.
@@ -162,6 +173,7 @@ account! {
 pub struct ChannelsConfig {
     pub telegram: BTreeMap<String, TelegramConfig>,
     pub slack: BTreeMap<String, SlackConfig>,
+    pub discord: BTreeMap<String, DiscordConfig>,
     pub matrix: BTreeMap<String, MatrixConfig>,
     pub email: BTreeMap<String, EmailConfig>,
     pub webhook: BTreeMap<String, WebhookAccountConfig>,
@@ -192,6 +204,10 @@ impl ConfigSection for ChannelsConfig {
             found.secret("slack", name, "botToken", &account.bot_token);
             found.secret("slack", name, "appToken", &account.app_token);
             found.url("slack", name, "apiUrl", account.api_url.as_deref());
+        }
+        for (name, account) in &self.discord {
+            found.secret("discord", name, "token", &account.token);
+            found.url("discord", name, "apiUrl", account.api_url.as_deref());
         }
         for (name, account) in &self.matrix {
             found.secret("matrix", name, "token", &account.token);

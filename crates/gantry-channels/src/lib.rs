@@ -13,6 +13,7 @@ mod chat_channel;
 mod chats;
 mod config;
 mod connection;
+mod discord;
 mod domain;
 mod email;
 mod intake;
@@ -38,7 +39,7 @@ mod webhook;
 pub use address::{Address, PeerKind, Person};
 pub use chats::ChannelsParts;
 pub use config::{
-    BridgeConfig, ChannelsConfig, DmPolicy, EmailConfig, GroupConfig, MatrixConfig, SlackConfig,
-    TelegramConfig, WebhookAccountConfig,
+    BridgeConfig, ChannelsConfig, DiscordConfig, DmPolicy, EmailConfig, GroupConfig, MatrixConfig,
+    SlackConfig, TelegramConfig, WebhookAccountConfig,
 };
 pub use domain::{ChannelsDomain, tool_names, tools};

@@ -1,6 +1,7 @@
 //! An intake that records what an adapter gives it, for tests of adapters.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -15,11 +16,18 @@ pub(crate) struct RecordingIntake {
     pub(crate) settled: Mutex<Vec<(String, String)>>,
     /// While this is set, nothing can be stored.
     pub(crate) fails: Mutex<bool>,
+    /// How long it takes to store an event.
+    pub(crate) pause: Mutex<Duration>,
 }
 
 impl RecordingIntake {
     pub(crate) fn texts(&self) -> Vec<String> {
         self.messages.lock().unwrap().iter().map(|inbound| inbound.text.clone()).collect()
+    }
+
+    async fn take_time(&self) {
+        let pause = *self.pause.lock().unwrap();
+        tokio::time::sleep(pause).await;
     }
 
     fn store(&self, cursor: Option<String>) -> Result<(), IntakeError> {
@@ -40,6 +48,7 @@ impl Intake for RecordingIntake {
         cursor: Option<String>,
     ) -> BoxFuture<'a, Result<Accepted, IntakeError>> {
         Box::pin(async move {
+            self.take_time().await;
             self.store(cursor)?;
             let mut messages = self.messages.lock().unwrap();
             if messages.iter().any(|known| known.event_id == inbound.event_id) {
@@ -56,6 +65,7 @@ impl Intake for RecordingIntake {
         cursor: Option<String>,
     ) -> BoxFuture<'a, Result<String, IntakeError>> {
         Box::pin(async move {
+            self.take_time().await;
             self.store(cursor)?;
             self.presses.lock().unwrap().push(press);
             Ok("recorded".to_owned())

@@ -90,6 +90,7 @@ enum NewRole {
 enum Service {
     Telegram,
     Slack,
+    Discord,
     Matrix,
     Email,
     Webhook,
@@ -248,6 +249,7 @@ fn steps(service: Service, account: &str) -> String {
             &[("SLACK_BOT", "slack.com"), ("SLACK_APP", "slack.com")],
             &["botToken = \"secret:SLACK_BOT\"", "appToken = \"secret:SLACK_APP\""],
         ),
+        Service::Discord => ("discord", &[("DISCORD", "discord.com")], &["token = \"secret:DISCORD\""]),
         Service::Matrix => (
             "matrix",
             &[("MATRIX", "matrix.example.org")],
