@@ -71,6 +71,7 @@ fn public_url(chats: &Chats) -> Option<&str> {
 /// The accounts of a configuration.
 fn wanted(config: &ChannelsConfig) -> Vec<Wanted> {
     let mut found = Vec::new();
+    wanted!(found, &config.discord, "discord", crate::discord::Discord::new);
     wanted!(found, &config.email, "email", crate::email::Email::new);
     wanted!(found, &config.slack, "slack", crate::slack::Slack::new);
     wanted!(found, &config.telegram, "telegram", crate::telegram::Telegram::new, |chats| public_url(chats));

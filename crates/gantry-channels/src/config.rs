@@ -124,6 +124,17 @@ account! {
     }
 }
 
+account! {
+    /// A Discord bot.
+    DiscordConfig {
+        /// The bot's token, as `secret:NAME`.
+        token: String,
+        /// The address of the REST interface, for tests.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        api_url: Option<String>,
+    }
+}
+
 /// An approved template of the WhatsApp account. Its body has one variable, which gets the text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -193,6 +204,7 @@ pub struct ChannelsConfig {
     pub telegram: BTreeMap<String, TelegramConfig>,
     pub slack: BTreeMap<String, SlackConfig>,
     pub whatsapp: BTreeMap<String, WhatsappConfig>,
+    pub discord: BTreeMap<String, DiscordConfig>,
     pub matrix: BTreeMap<String, MatrixConfig>,
     pub email: BTreeMap<String, EmailConfig>,
     pub webhook: BTreeMap<String, WebhookAccountConfig>,
@@ -242,6 +254,10 @@ impl ConfigSection for ChannelsConfig {
             {
                 found.add("whatsapp", name, "template", "must have a name and a language, such as en_US");
             }
+        }
+        for (name, account) in &self.discord {
+            found.secret("discord", name, "token", &account.token);
+            found.url("discord", name, "apiUrl", account.api_url.as_deref());
         }
         for (name, account) in &self.matrix {
             found.secret("matrix", name, "token", &account.token);

@@ -8,7 +8,7 @@ use gantry_agent::{DmScope, NewMessage, Notice, OPERATOR_VIA, Origin, Sent, Sess
 use gantry_store::{ChannelEvent, DatabaseError, LastActive, LinkOutcome};
 use gantry_tool::Label;
 
-use crate::adapter::{Accepted, Addressed, Inbound, Intake, IntakeError, Press};
+use crate::adapter::{Accepted, Inbound, Intake, IntakeError, Press};
 use crate::address::{Address, PeerKind, Person};
 use crate::answers;
 use crate::authorise::{Act, Decision, What, authorise};

@@ -13,6 +13,7 @@ mod chat_channel;
 mod chats;
 mod config;
 mod connection;
+mod discord;
 mod domain;
 mod email;
 mod intake;
@@ -37,7 +38,7 @@ mod whatsapp;
 pub use address::{Address, PeerKind, Person};
 pub use chats::ChannelsParts;
 pub use config::{
-    BridgeConfig, ChannelsConfig, DmPolicy, EmailConfig, GroupConfig, MatrixConfig, SlackConfig,
-    TelegramConfig, WebhookAccountConfig, WhatsappConfig, WhatsappTemplate,
+    BridgeConfig, ChannelsConfig, DiscordConfig, DmPolicy, EmailConfig, GroupConfig, MatrixConfig,
+    SlackConfig, TelegramConfig, WebhookAccountConfig, WhatsappConfig, WhatsappTemplate,
 };
 pub use domain::{ChannelsDomain, tool_names, tools};

@@ -1,6 +1,7 @@
 //! Markdown as chat services show it: [`blocks`] parses it, [`split`] cuts it into messages, and one module for each kind of
 //! service renders it. No renderer passes Markdown of the model on unread, so markup cannot break or change the text.
 
+pub(crate) mod discord;
 mod flat;
 pub(crate) mod html;
 mod markdown;

@@ -1,6 +1,7 @@
 //! An intake that records what an adapter gives it, for tests of adapters.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -17,11 +18,18 @@ pub(crate) struct RecordingIntake {
     pub(crate) accepts: Mutex<Option<Accepted>>,
     /// While this is set, nothing can be stored.
     pub(crate) fails: Mutex<bool>,
+    /// How long it takes to store an event.
+    pub(crate) pause: Mutex<Duration>,
 }
 
 impl RecordingIntake {
     pub(crate) fn texts(&self) -> Vec<String> {
         self.messages.lock().unwrap().iter().map(|inbound| inbound.text.clone()).collect()
+    }
+
+    async fn take_time(&self) {
+        let pause = *self.pause.lock().unwrap();
+        tokio::time::sleep(pause).await;
     }
 
     fn store(&self, cursor: Option<String>) -> Result<(), IntakeError> {
@@ -42,6 +50,7 @@ impl Intake for RecordingIntake {
         cursor: Option<String>,
     ) -> BoxFuture<'a, Result<Accepted, IntakeError>> {
         Box::pin(async move {
+            self.take_time().await;
             self.store(cursor)?;
             if let Some(accepted) = *self.accepts.lock().unwrap() {
                 return Ok(accepted);
@@ -61,6 +70,7 @@ impl Intake for RecordingIntake {
         cursor: Option<String>,
     ) -> BoxFuture<'a, Result<String, IntakeError>> {
         Box::pin(async move {
+            self.take_time().await;
             self.store(cursor)?;
             self.presses.lock().unwrap().push(press);
             Ok("recorded".to_owned())

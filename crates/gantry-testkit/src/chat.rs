@@ -1,6 +1,7 @@
 //! Chat services for tests of channels: real servers where there are some, scripted ones otherwise. Scripted ones check what
 //! they get, and follow a script.
 
+pub mod discord;
 mod exchange;
 mod mail;
 pub mod slack;

@@ -273,7 +273,7 @@ proptest! {
         prop_assert!(message.entities.iter().all(|entity| entity.offset + entity.length <= length && entity.length > 0));
         let joined = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
         let expected = joined(&visible_of([markdown.as_str()]));
-        for shown in [message.text, whatsapp::render(&markdown), html::render(&markdown)] {
+        for shown in [message.text, whatsapp::render(&markdown), html::render(&markdown), discord::render(&markdown)] {
             let shown = joined(&shown);
             let mut rest = shown.chars();
             // Renderers add markers, numbers and addresses, but leave nothing out.

@@ -6,6 +6,7 @@
     reason = "tests start programs and fail by panicking"
 )]
 
+mod discord;
 mod judge;
 mod slack;
 mod telegram;

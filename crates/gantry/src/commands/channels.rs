@@ -91,6 +91,7 @@ enum Service {
     Telegram,
     Slack,
     Whatsapp,
+    Discord,
     Matrix,
     Email,
     Webhook,
@@ -264,6 +265,7 @@ fn steps(service: Service, account: &str) -> String {
                 "verifyToken = \"secret:WHATSAPP_VERIFY\"",
             ],
         ),
+        Service::Discord => ("discord", &[("DISCORD", "discord.com")], &["token = \"secret:DISCORD\""]),
         Service::Matrix => (
             "matrix",
             &[("MATRIX", "matrix.example.org")],
