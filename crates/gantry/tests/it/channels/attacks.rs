@@ -5,15 +5,19 @@ use std::sync::{Arc, Mutex};
 
 use gantry_model::testing::{Heard, Turn};
 use gantry_testkit::Gateway;
+use gantry_testkit::chat::discord::CHANNEL;
 use serde_json::{Value, json};
 
 use super::services::{
-    Got, Person, Service, SlackService, TelegramService, connected, gets, link, sections, store_secrets,
+    DiscordService, Got, Person, Service, SlackService, TelegramService, WhatsAppService, connected, gets,
+    link, sections, store_secrets,
 };
 use crate::sessions::{Model, call, results};
 
+mod discord;
 mod slack;
 mod telegram;
+mod whatsapp;
 
 /// One thing that an attacker does. Its texts contain `ATTACK`.
 pub(super) struct Attack {
@@ -34,7 +38,7 @@ pub(super) struct Open {
 }
 
 /// Runs the attacks of one service against a gateway whose owner has an open question there.
-fn check<S: Service>(service: &S, more: &str, attacks: impl Fn(&S, &Open) -> Vec<Attack>) {
+fn check<S: Service>(service: &S, more: &str, attacks: impl Fn(&S, &Open, &Gateway) -> Vec<Attack>) {
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let texts = heard.clone();
     let model = Model::deciding(move |asked: &Heard| {
@@ -53,7 +57,7 @@ fn check<S: Service>(service: &S, more: &str, attacks: impl Fn(&S, &Open) -> Vec
     let message = gets(service, Person::Ann, "echo out > canary");
     let open = Open { yes: message.buttons[0].clone(), message };
     let before = heard.lock().unwrap().len();
-    let attacks = attacks(service, &open);
+    let attacks = attacks(service, &open, &up);
     println!("{}: {} attacks", service.id(), attacks.len());
     for attack in &attacks {
         (attack.act)();
@@ -69,7 +73,7 @@ fn check<S: Service>(service: &S, more: &str, attacks: impl Fn(&S, &Open) -> Vec
     let open_questions = world.run(&["sessions", "questions", "agent:main:main", "--json"]).stdout;
     assert!(open_questions.contains("echo out"), "{names:?} closed the question: {open_questions}");
     for got in service.got(Person::Eve) {
-        let allowed = ["I do not know you yet", "This code is unknown"];
+        let allowed = ["I do not know you yet", "This code is unknown", "Only the owner can answer"];
         assert!(allowed.iter().any(|text| got.text.contains(text)), "Eve got {got:?}");
     }
     // The owner still decides.
@@ -82,13 +86,24 @@ fn check<S: Service>(service: &S, more: &str, attacks: impl Fn(&S, &Open) -> Vec
 #[test]
 fn attacks_in_telegram_do_nothing() {
     let groups = "[channels.telegram.default.groups.-100]\nallow = [\"5\"]\n";
-    check(&TelegramService::start(), groups, telegram::attacks);
+    check(&TelegramService::start(), groups, |service, open, _| telegram::attacks(service, open));
 }
 
 #[test]
 fn attacks_in_slack_do_nothing() {
     let groups = "[channels.slack.default.groups.C00000100]\nallow = [\"U00000005\"]\n";
-    check(&SlackService::start(), groups, slack::attacks);
+    check(&SlackService::start(), groups, |service, open, _| slack::attacks(service, open));
+}
+
+#[test]
+fn attacks_in_discord_do_nothing() {
+    let groups = format!("[channels.discord.default.groups.{CHANNEL}]\nallow = [\"1040000000000000005\"]\n");
+    check(&DiscordService::start(), &groups, |service, open, _| discord::attacks(service, open));
+}
+
+#[test]
+fn attacks_in_whatsapp_do_nothing() {
+    check(&WhatsAppService::start(), "", whatsapp::attacks);
 }
 
 /// Texts that no service should ever act on.

@@ -5,8 +5,8 @@ use gantry_testkit::{Gateway, World, eventually};
 use serde_json::{Value, json};
 
 use super::services::{
-    EmailService, MatrixService, PATIENCE, Person, Service, SlackService, TelegramService, gets, link,
-    sections, store_secrets,
+    DiscordService, EmailService, MatrixService, PATIENCE, Person, Service, SlackService, TelegramService,
+    WhatsAppService, gets, link, sections, store_secrets,
 };
 use crate::sessions::{Model, call};
 
@@ -62,7 +62,8 @@ fn the_same_conversation_gives_the_same_journal_in_every_service() {
     let model = Model::deciding(decide);
     let (telegram, slack) = (TelegramService::start(), SlackService::start());
     let (matrix, email) = (MatrixService::start(), EmailService::start());
-    let services: [&dyn Service; 4] = [&telegram, &slack, &matrix, &email];
+    let (discord, whatsapp) = (DiscordService::start(), WhatsAppService::start());
+    let services: [&dyn Service; 6] = [&telegram, &slack, &discord, &whatsapp, &matrix, &email];
     let world = model.world(&format!("autonomy = \"guided\"\n{APART}{}", sections(&services)));
     store_secrets(&world, &services);
     let up = Gateway::start(&world);

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use gantry_model::testing::{Heard, Turn};
-use gantry_testkit::chat::{slack, telegram};
+use gantry_testkit::chat::{discord, slack, telegram, whatsapp};
 use gantry_testkit::{Gateway, Random, eventually, is_soak};
 use serde_json::{Value, json};
 
 use super::conversation::{journal, session_of};
 use super::services::{
-    PATIENCE, Person, Service, SlackService, TelegramService, link, sections, store_secrets,
+    DiscordService, EmailService, MatrixService, PATIENCE, Person, Service, SlackService, TelegramService,
+    WhatsAppService, link, sections, store_secrets,
 };
 use crate::sessions::Model;
 
@@ -107,4 +108,33 @@ fn kills_and_failures_in_slack_lose_and_double_nothing() {
         2 => service.fake.fail("chat.postMessage", slack::Fault::Limited(1)),
         _ => service.fake.cut_sockets(),
     });
+}
+
+#[test]
+fn kills_and_failures_in_discord_lose_and_double_nothing() {
+    check(&DiscordService::start(), |service, number| match number {
+        0 => service.fake.fail("send", discord::Fault::After(502)),
+        1 => service.fake.fail("send", discord::Fault::Cut),
+        2 => service.fake.fail("send", discord::Fault::Before(503)),
+        _ => service.fake.cut(),
+    });
+}
+
+#[test]
+fn kills_and_failures_in_whatsapp_lose_and_double_nothing() {
+    check(&WhatsAppService::start(), |service, number| match number {
+        0 => service.fake.fail("messages", whatsapp::Fault::After(502)),
+        1 => service.fake.fail("messages", whatsapp::Fault::Cut),
+        _ => service.fake.fail("messages", whatsapp::Fault::Before(503)),
+    });
+}
+
+#[test]
+fn kills_in_matrix_lose_and_double_nothing() {
+    check(&MatrixService::start(), |_, _| {});
+}
+
+#[test]
+fn kills_in_email_lose_and_double_nothing() {
+    check(&EmailService::start(), |_, _| {});
 }

@@ -5,15 +5,19 @@ use std::time::Duration;
 use gantry_testkit::{Gateway, World, eventually};
 use serde_json::Value;
 
+pub(crate) mod discord;
 mod email;
 mod matrix;
 pub(crate) mod slack;
 pub(crate) mod telegram;
+pub(crate) mod whatsapp;
 
+pub(crate) use discord::DiscordService;
 pub(crate) use email::EmailService;
 pub(crate) use matrix::MatrixService;
 pub(crate) use slack::SlackService;
 pub(crate) use telegram::TelegramService;
+pub(crate) use whatsapp::WhatsAppService;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
