@@ -44,7 +44,8 @@ impl Listening<'_> {
     }
 
     async fn press(&self, pressed: Pressed, seq: u64) -> Result<(), Ended> {
-        let place = match self.discord.places.insert(&pressed.place, None) {
+        let described = Some(&pressed.place).filter(|place| place["id"] == pressed.channel.as_str());
+        let place = match described.and_then(|place| self.discord.places.insert(place, None)) {
             Some(place) => place,
             None => match self.discord.place(&pressed.channel).await {
                 Ok(place) => place,

@@ -96,6 +96,8 @@ async fn edits_are_marked_and_previews_are_not_edits() {
     let mut message = fake.message(DIRECT, "before");
     let id = fake.say(message.clone());
     fake.push("MESSAGE_UPDATE", &message);
+    // A preview of a message that was written before the bot connected.
+    fake.push("MESSAGE_UPDATE", &fake.message(DIRECT, "old"));
     fake.push("MESSAGE_UPDATE", &json!({ "id": id, "channel_id": DIRECT, "embeds": [] }));
     message["content"] = json!("after");
     message["edited_timestamp"] = json!("2026-11-18T12:00:00.000000+00:00");
