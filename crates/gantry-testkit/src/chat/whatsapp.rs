@@ -50,6 +50,8 @@ struct World {
     /// Files of people: type, content, and the address if it is not the usual one.
     files: BTreeMap<String, (String, Vec<u8>, Option<String>)>,
     redirects: BTreeMap<String, String>,
+    /// Sizes that are not true.
+    sizes: BTreeMap<String, usize>,
     faults: VecDeque<(String, Fault)>,
     /// Why requests were refused.
     refused: Vec<String>,
@@ -120,6 +122,11 @@ impl FakeWhatsApp {
     pub fn add_file(&self, id: &str, mime: &str, bytes: &[u8], url: Option<&str>) {
         let file = (mime.to_owned(), bytes.to_vec(), url.map(str::to_owned));
         self.world().files.insert(id.to_owned(), file);
+    }
+
+    /// Reports another size of a file than it has.
+    pub fn report_size(&self, id: &str, size: usize) {
+        self.world().sizes.insert(id.to_owned(), size);
     }
 
     /// Answers a download with a redirect.
@@ -256,7 +263,7 @@ fn effect(world: &mut World, call: &Call, segments: &[&str], body: Value) -> Res
             };
             let host = call.header("host").unwrap_or_default();
             ok(json!({
-                "messaging_product": "whatsapp", "id": id, "mime_type": mime, "sha256": "0", "file_size": bytes.len(),
+                "messaging_product": "whatsapp", "id": id, "mime_type": mime, "sha256": "0", "file_size": world.sizes.get(*id).copied().unwrap_or(bytes.len()),
                 "url": url.clone().unwrap_or_else(|| format!("http://{host}/download/{id}")),
             }))
         }

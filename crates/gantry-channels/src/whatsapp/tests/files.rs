@@ -67,6 +67,9 @@ async fn file_of_a_person_is_read_within_limits() {
     fake.add_file("77", "image/png", b"PNG!", None);
     assert_eq!(whatsapp.fetch(&media("77"), 4).await.unwrap(), "PNG!");
     assert!(whatsapp.fetch(&media("77"), 3).await.unwrap_err().contains("larger than 3 bytes"));
+    // The size may be a lie.
+    fake.report_size("77", 1);
+    assert!(whatsapp.fetch(&media("77"), 3).await.unwrap_err().contains("larger than 3 bytes"));
     for id in ["", "../messages", "77/../78", "7 7", "77?x=1", &"7".repeat(65)] {
         assert!(whatsapp.fetch(&media(id), 10).await.unwrap_err().contains("invalid id"), "{id}");
     }
