@@ -8,15 +8,23 @@ mod api;
 mod calendar;
 mod credentials;
 mod declare;
+mod drive;
 mod errors;
 mod ids;
 mod oauth;
 mod others_words;
+mod questions;
 mod scopes;
+mod sheets;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+mod testing;
 mod times;
+mod tools;
 mod workspace;
 
 pub use accounts::{AccountStatus, Accounts};
+pub use api::google_client;
 pub use credentials::{Credentials, OAuthClient};
 pub use oauth::SignInError;
 pub use oauth::browser::BrowserSignIn;
