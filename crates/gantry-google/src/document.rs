@@ -1,0 +1,1 @@
+//! Converts between Google Docs and Markdown.

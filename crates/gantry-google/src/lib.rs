@@ -1,0 +1,4 @@
+//! Google Workspace.
+
+mod document;
+mod mail;

@@ -1,0 +1,1 @@
+//! Compares messages with Python's `email` package.
