@@ -17,8 +17,8 @@ mod reply;
 #[cfg(test)]
 mod round_trip_tests;
 
-pub(crate) use address::{Mailbox, is_address};
+pub(crate) use address::Mailbox;
 pub(crate) use compose::{Attached, Letter, MAX_MESSAGE_BYTES};
-pub(crate) use headers::{Headers, is_message_id};
-pub(crate) use part::{Attachment, Content, Part, visible};
-pub(crate) use reply::{Reply, reply_to};
+pub(crate) use headers::Headers;
+pub(crate) use part::{Content, Part};
+pub(crate) use reply::reply_to;

@@ -161,7 +161,11 @@ mod tests {
             ("ann@bücher.example", vec!["ann@xn--bcher-kva.example"]),
             ("\"ceo@corp.example\" <eve@evil.example>", vec!["ceo@corp.example <eve@evil.example>"]),
         ] {
-            assert_eq!(list(text).as_deref(), Ok(&expected.iter().map(ToString::to_string).collect::<Vec<_>>()[..]), "{text}");
+            assert_eq!(
+                list(text).as_deref(),
+                Ok(&expected.iter().map(ToString::to_string).collect::<Vec<_>>()[..]),
+                "{text}"
+            );
         }
     }
 

@@ -58,7 +58,9 @@ pub(crate) enum ComposeError {
     FileName(String),
     #[error("a message has at most {MAX_RECIPIENTS} recipients")]
     TooManyRecipients,
-    #[error("the message has {0} bytes, and Gmail accepts at most {MAX_MESSAGE_BYTES}; send fewer or smaller attachments")]
+    #[error(
+        "the message has {0} bytes, and Gmail accepts at most {MAX_MESSAGE_BYTES}; send fewer or smaller attachments"
+    )]
     TooLarge(usize),
     #[error("the message cannot be built: {0}")]
     Build(String),
@@ -70,7 +72,8 @@ impl Letter {
     /// Builds the message, reads it back, and compares the two, so that nobody gets a message that nobody asked for.
     pub(crate) fn build(&self) -> Result<Built, ComposeError> {
         self.check()?;
-        let domain = self.from.as_ref().and_then(|from| from.address.rsplit_once('@')).map(|(_, domain)| domain);
+        let domain =
+            self.from.as_ref().and_then(|from| from.address.rsplit_once('@')).map(|(_, domain)| domain);
         let message_id = format!("{}@{}", Uuid::new_v4().simple(), domain.unwrap_or(UNKNOWN_DOMAIN));
         let mut builder = MessageBuilder::new().message_id(message_id.as_str());
         if let Some(from) = &self.from {
@@ -216,13 +219,19 @@ mod tests {
             text: "Zeile 1\nZeile 2 – ü".into(),
             in_reply_to: Some("m@a.example".into()),
             references: vec!["r@a.example".into(), "m@a.example".into()],
-            attachments: vec![Attached { name: "ä.pdf".into(), mime: "application/pdf".into(), bytes: vec![0; 99] }],
+            attachments: vec![Attached {
+                name: "ä.pdf".into(),
+                mime: "application/pdf".into(),
+                bytes: vec![0; 99],
+            }],
             ..letter()
         };
         let built = full.build().unwrap();
         let text = String::from_utf8(built.bytes.clone()).unwrap();
         assert!(text.is_ascii() && text.lines().all(|line| line.len() <= 998), "{text}");
-        assert!(text.contains("In-Reply-To: <m@a.example>\r\n") && built.message_id.ends_with("@own.example"));
+        assert!(
+            text.contains("In-Reply-To: <m@a.example>\r\n") && built.message_id.ends_with("@own.example")
+        );
         let (headers, part) = raw::read(&built.bytes).unwrap();
         assert_eq!(headers.subject, "Grüße 日本");
         assert_eq!(headers.references, full.references);
@@ -249,7 +258,10 @@ mod tests {
             Letter { attachments: vec![file("a\r\nb")], ..letter() },
             Letter { attachments: vec![file("")], ..letter() },
             Letter { text: "a\0b".into(), ..letter() },
-            Letter { attachments: vec![Attached { bytes: vec![0; MAX_MESSAGE_BYTES], ..file("big") }], ..letter() },
+            Letter {
+                attachments: vec![Attached { bytes: vec![0; MAX_MESSAGE_BYTES], ..file("big") }],
+                ..letter()
+            },
         ];
         for case in cases {
             assert!(case.build().is_err(), "{:?}", case.subject);

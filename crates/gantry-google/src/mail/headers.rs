@@ -34,11 +34,14 @@ impl Headers {
                 continue;
             }
             // A folded value becomes one line again. A value cannot start another header.
-            let line: String = value.chars().map(|c| if matches!(c, '\r' | '\n') { ' ' } else { c }).collect();
+            let line: String =
+                value.chars().map(|c| if matches!(c, '\r' | '\n') { ' ' } else { c }).collect();
             block.push_str(&format!("{name}: {}\r\n", line.trim()));
         }
         block.push_str("\r\n");
-        MessageParser::default().parse_headers(block.as_bytes()).map_or_else(Headers::default, |mail| Headers::of(&mail))
+        MessageParser::default()
+            .parse_headers(block.as_bytes())
+            .map_or_else(Headers::default, |mail| Headers::of(&mail))
     }
 
     pub(super) fn of(mail: &Message<'_>) -> Headers {

@@ -39,7 +39,12 @@ pub(crate) fn reply_to(original: &Headers, own: Option<&str>) -> Option<Reply> {
         // The first one names the thread.
         references.drain(1..=references.len() - MAX_REFERENCES);
     }
-    Some(Reply { to, subject: subject(&original.subject), in_reply_to: original.message_id.clone(), references })
+    Some(Reply {
+        to,
+        subject: subject(&original.subject),
+        in_reply_to: original.message_id.clone(),
+        references,
+    })
 }
 
 /// Gmail keeps an answer in its thread only if the subject is the same, so one `Re:` is put before it and no more.
@@ -80,9 +85,13 @@ mod tests {
 
     #[test]
     fn re_is_written_once() {
-        for (original, expected) in
-            [("Plans", "Re: Plans"), ("RE: Plans", "RE: Plans"), ("re:x", "re:x"), ("", "Re:"), ("Ré", "Re: Ré")]
-        {
+        for (original, expected) in [
+            ("Plans", "Re: Plans"),
+            ("RE: Plans", "RE: Plans"),
+            ("re:x", "re:x"),
+            ("", "Re:"),
+            ("Ré", "Re: Ré"),
+        ] {
             assert_eq!(subject(original), expected);
         }
     }
@@ -90,8 +99,11 @@ mod tests {
     #[test]
     fn references_keep_the_first_and_the_newest() {
         let many: Vec<String> = (0..40).map(|number| format!("<r{number}@a.example>")).collect();
-        let original =
-            headers(&[("From", "a@b.example"), ("Message-ID", "<m@a.example>"), ("References", &many.join(" "))]);
+        let original = headers(&[
+            ("From", "a@b.example"),
+            ("Message-ID", "<m@a.example>"),
+            ("References", &many.join(" ")),
+        ]);
         let reply = reply_to(&original, None).unwrap();
         assert_eq!(reply.references.len(), MAX_REFERENCES);
         assert_eq!(reply.references.first().map(String::as_str), Some("r0@a.example"));

@@ -62,6 +62,9 @@ impl QuestionText {
             AskedAction::Message { to, text, .. } => {
                 QuestionText::with_text(&format!("Send a message to {to}?"), text)
             }
+            AskedAction::ServiceChange { service, what, text, .. } => {
+                QuestionText::with_text(&format!("{service}: {what}?"), text)
+            }
             AskedAction::Schedule { what, when, text, .. } => {
                 QuestionText::with_text(&format!("Let {what} run unattended, {when}?"), text)
             }
