@@ -9,6 +9,8 @@ mod calendar;
 mod declare;
 mod document;
 mod errors;
+mod file_place;
+mod gmail;
 mod ids;
 mod mail;
 mod others_words;
