@@ -25,7 +25,7 @@ pub(crate) fn visible(text: &str) -> String {
 
 /// A short text of others on one line, for lists.
 pub(crate) fn line(text: &str, max_chars: usize) -> String {
-    let text = on_one_line(&visible(text));
+    let text = visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

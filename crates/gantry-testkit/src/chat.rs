@@ -4,7 +4,6 @@
 mod exchange;
 mod mail;
 pub mod slack;
-mod small_http;
 mod synapse;
 pub mod telegram;
 

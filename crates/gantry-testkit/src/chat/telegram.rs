@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
-use super::small_http::{Answer, Request, multipart, serve};
+use crate::small_http::{Answer, Request, multipart, serve};
 
 pub const TOKEN: &str = "123456789:AAEfakefakefakefakefakefakefakefake";
 pub const BOT_ID: i64 = 123_456_789;
@@ -137,7 +137,7 @@ async fn handle(state: Arc<Mutex<State>>, arrived: Arc<Notify>, request: Request
         return match state.lock().unwrap().files.get(file) {
             Some(body) => {
                 let content_type = "application/octet-stream".to_owned();
-                Answer::Reply { status: 200, content_type, body: body.clone() }
+                Answer::bytes(200, &content_type, body.clone())
             }
             None => error(404, "Not Found"),
         };

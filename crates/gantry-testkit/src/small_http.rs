@@ -33,6 +33,8 @@ pub enum Answer {
     Reply {
         status: u16,
         content_type: String,
+        /// Headers besides those of the body.
+        headers: Vec<(String, String)>,
         body: Vec<u8>,
     },
     /// Closes the connection.
@@ -43,8 +45,11 @@ pub enum Answer {
 
 impl Answer {
     pub fn json(status: u16, body: &serde_json::Value) -> Answer {
-        let body = body.to_string().into_bytes();
-        Answer::Reply { status, content_type: "application/json".to_owned(), body }
+        Answer::bytes(status, "application/json", body.to_string().into_bytes())
+    }
+
+    pub fn bytes(status: u16, content_type: &str, body: Vec<u8>) -> Answer {
+        Answer::Reply { status, content_type: content_type.to_owned(), headers: Vec::new(), body }
     }
 }
 
@@ -74,10 +79,12 @@ async fn connection(mut stream: TcpStream, handler: Handler) -> std::io::Result<
     let mut buffer = Vec::new();
     while let Some(request) = read(&mut stream, &mut buffer).await? {
         match handler(request).await {
-            Answer::Reply { status, content_type, body } => {
+            Answer::Reply { status, content_type, headers, body } => {
+                let more = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
                 let head = format!(
-                    "HTTP/1.1 {status} Fake\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
-                    body.len()
+                    "HTTP/1.1 {status} Fake\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{}\r\n",
+                    body.len(),
+                    more.collect::<String>()
                 );
                 stream.write_all(head.as_bytes()).await?;
                 stream.write_all(&body).await?;

@@ -1,0 +1,34 @@
+//! Google's client library for Python and gspread use the server as they use Google.
+
+use gantry_testkit::google::FakeGoogle;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn google_api_python_client_accepts_calendar_and_drive() {
+    let fake = FakeGoogle::start().await;
+    let token = fake.token("ann@example.com", &["calendar", "drive"]);
+    fake.state().calendar.add(
+        "ann@example.com",
+        json!({"summary": "Standup", "start": {"dateTime": "2026-11-18T09:00:00+01:00"}, "end": {"dateTime": "2026-11-18T09:15:00+01:00"}}),
+    );
+    fake.state().drive.add_file("notes.txt", "text/plain", b"hello");
+    crate::judge::run("calendar_and_drive", &[&fake.url(), &token]).await;
+    assert_eq!(fake.seen_of("calendar.events.insert").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gspread_accepts_sheets() {
+    let fake = FakeGoogle::start().await;
+    let token = fake.token("ann@example.com", &["spreadsheets", "drive"]);
+    let id = fake.state().sheets.add("Budget", &[("Sheet1", json!([["a", "b"], [1, 2]]))]);
+    crate::judge::run("sheets", &[&fake.url(), &token, &id]).await;
+    assert_eq!(fake.rejected(), Vec::<String>::new());
+}
+
+/// Each line is a request that Google rejects, and the beginning of its reason.
+#[tokio::test(flavor = "multi_thread")]
+async fn invalid_requests_are_rejected() {
+    let fake = FakeGoogle::start().await;
+    let token = fake.token("ann@example.com", &["calendar.events", "drive.readonly"]);
+    crate::judge::run("rejections", &[&fake.url(), &token]).await;
+}
