@@ -129,7 +129,7 @@ fn joined(spans: impl Iterator<Item = Span>) -> Vec<Span> {
 /// Spaces at the ends of emphasis belong outside, and Markdown joins spaces.
 fn normalized(spans: &[Span], place: Place) -> Vec<Span> {
     let mut normal: Vec<Span> = Vec::new();
-    for span in spans {
+    for (number, span) in spans.iter().enumerate() {
         if span.footnote.is_some() {
             normal.push(Span { footnote: span.footnote.clone(), ..Span::default() });
             continue;
@@ -138,7 +138,19 @@ fn normalized(spans: &[Span], place: Place) -> Vec<Span> {
             Place::Line => span.text.replace(LINE_BREAK, " "),
             Place::Text | Place::Cell => span.text.clone(),
         };
-        let plain = |text: &str| Span { link: span.link.clone(), ..Span::plain(text) };
+        // A space at an end keeps the style that both sides have.
+        let between = |other: Option<&Span>, text: &str| {
+            let other = other.cloned().unwrap_or_default();
+            Span {
+                text: text.to_owned(),
+                bold: span.bold && other.bold,
+                italic: span.italic && other.italic,
+                strike: span.strike && other.strike,
+                code: false,
+                link: span.link.clone().filter(|link| other.link.as_ref() == Some(link)),
+                footnote: None,
+            }
+        };
         if span.code {
             super::block::push(&mut normal, Span { text: text.replace(LINE_BREAK, " "), ..span.clone() });
             continue;
@@ -150,9 +162,9 @@ fn normalized(spans: &[Span], place: Place) -> Vec<Span> {
             true => (text.as_str(), ""),
             false => (&text[..start], &text[start + inner.len()..]),
         };
-        super::block::push(&mut normal, plain(before));
+        super::block::push(&mut normal, between(number.checked_sub(1).and_then(|at| spans.get(at)), before));
         super::block::push(&mut normal, Span { text: inner.to_owned(), ..span.clone() });
-        super::block::push(&mut normal, plain(after));
+        super::block::push(&mut normal, between(spans.get(number + 1), after));
     }
     // A line starts without spaces, and has none before a break.
     for span in &mut normal {
@@ -276,7 +288,9 @@ fn escaped(text: &str, place: Place, at_start: bool) -> String {
         let needs = match c {
             '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '~' | '&' => true,
             '|' => place == Place::Cell || is_line_start,
-            '#' | '-' | '+' | '>' | '=' | ':' => is_line_start,
+            // Hashes at the end of a heading would be dropped.
+            '#' => is_line_start || place == Place::Line,
+            '-' | '+' | '>' | '=' | ':' => is_line_start,
             _ => false,
         };
         if needs {

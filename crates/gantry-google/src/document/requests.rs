@@ -160,7 +160,7 @@ impl Writer<'_> {
                     references.push((start, label.clone()));
                     continue;
                 }
-                text.push_str(&clean(&span.text));
+                text.push_str(&if span.code { without_dropped(&span.text) } else { clean(&span.text) });
                 styled.push((start, at + units(&text), span));
             }
         }
@@ -226,12 +226,15 @@ impl Writer<'_> {
         self.push(
             json!({"insertTable": {"rows": rows.len(), "columns": columns, "location": {"index": at}}}),
         );
+        // The line break before the table has the style of the paragraph after it.
+        let normal = json!({"namedStyleType": "NORMAL_TEXT"});
+        self.paragraphs(&[(0, &[])], at, false, &normal);
         let (first, row_length) = (at + 4, columns as u64 * 2 + 1);
         for (row_number, row) in rows.iter().enumerate().rev() {
             for (column, spans) in row.iter().enumerate().rev() {
                 let cell = first + row_number as u64 * row_length + column as u64 * 2;
                 if !spans.is_empty() {
-                    self.paragraphs(&[(0, spans)], cell, false, &json!({"namedStyleType": "NORMAL_TEXT"}));
+                    self.paragraphs(&[(0, spans)], cell, false, &normal);
                 }
             }
         }
@@ -254,10 +257,15 @@ fn units(text: &str) -> u64 {
     text.encode_utf16().count() as u64
 }
 
-/// Docs drops these characters, which would shift every index after them. Line breaks and tabs would make paragraphs and
-/// levels.
+/// Text on one line. Line breaks and tabs would make paragraphs and levels.
 fn clean(text: &str) -> String {
-    let is_dropped = |c: char| (c.is_control() && c != LINE_BREAK) || ('\u{e000}'..='\u{f8ff}').contains(&c);
-    let spaced = text.replace(['\t', '\n', '\r'], " ");
-    spaced.chars().filter(|c| !is_dropped(*c)).collect()
+    without_dropped(&text.replace(['\t', '\n', '\r'], " "))
+}
+
+/// Docs drops these characters, which would shift every index after them.
+fn without_dropped(text: &str) -> String {
+    let is_kept = |c: &char| {
+        matches!(*c, '\t' | LINE_BREAK) || !(c.is_control() || ('\u{e000}'..='\u{f8ff}').contains(c))
+    };
+    text.chars().filter(is_kept).collect()
 }
