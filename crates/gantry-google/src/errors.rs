@@ -34,6 +34,9 @@ pub(crate) enum GoogleError {
     Invalid { service: Service, text: String },
     #[error("the answer of {service} is larger than {limit} bytes")]
     TooLarge { service: Service, limit: usize },
+    /// The token could not be renewed now.
+    #[error("{0}")]
+    NoToken(String),
     #[error("cancelled")]
     Cancelled,
     #[error("the stored sign-in cannot be used: {0}")]
@@ -103,6 +106,7 @@ impl GoogleError {
             | GoogleError::Unreachable { .. }
             | GoogleError::Invalid { .. }
             | GoogleError::TooLarge { .. }
+            | GoogleError::NoToken(_)
             | GoogleError::Cancelled
             | GoogleError::Store(_) => return None,
         })
@@ -143,7 +147,7 @@ impl From<GoogleError> for ToolError {
         let message = Message { hint: err.hint(), ..Message::new(err.to_string()) };
         match err {
             GoogleError::Cancelled => ToolError::Cancelled,
-            GoogleError::Unreachable { .. } => ToolError::Unavailable(message),
+            GoogleError::Unreachable { .. } | GoogleError::NoToken(_) => ToolError::Unavailable(message),
             _ => ToolError::Failed(message),
         }
     }

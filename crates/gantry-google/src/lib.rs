@@ -6,16 +6,24 @@
 mod accounts;
 mod api;
 mod calendar;
+mod credentials;
 mod declare;
+mod docs;
 mod document;
 mod errors;
 mod file_place;
 mod gmail;
 mod ids;
 mod mail;
+mod oauth;
 mod others_words;
 mod scopes;
 mod times;
 mod workspace;
 
+pub use accounts::{AccountStatus, Accounts};
+pub use credentials::{Credentials, OAuthClient};
+pub use oauth::SignInError;
+pub use oauth::browser::BrowserSignIn;
+pub use oauth::device::DeviceSignIn;
 pub use workspace::WorkspaceFiles;

@@ -42,6 +42,9 @@ pub enum Fault {
     Html(u16),
 }
 
+/// The type and the bytes of an upload.
+type Media = (String, Vec<u8>);
+
 /// A request that passed all checks.
 #[derive(Debug, Clone)]
 pub struct Seen {
@@ -52,7 +55,7 @@ pub struct Seen {
     pub parameters: Vec<(String, String)>,
     pub body: Value,
     /// The media of an upload: its type and its bytes.
-    pub media: Option<(String, Vec<u8>)>,
+    pub media: Option<Media>,
 }
 
 impl Seen {
@@ -280,7 +283,7 @@ fn checked(
 }
 
 /// Reads the two parts of `multipart/related`: metadata and media.
-fn related(content_type: &str, body: &[u8]) -> Option<(Vec<u8>, (String, Vec<u8>))> {
+fn related(content_type: &str, body: &[u8]) -> Option<(Vec<u8>, Media)> {
     let boundary = content_type.split("boundary=").nth(1)?.trim_matches(['"', '\'']);
     let separator = format!("--{boundary}").into_bytes();
     let find = |bytes: &[u8], wanted: &[u8]| bytes.windows(wanted.len()).position(|window| window == wanted);
@@ -316,7 +319,7 @@ fn related(content_type: &str, body: &[u8]) -> Option<(Vec<u8>, (String, Vec<u8>
         parts.push((kind, content));
         rest = &rest[end + separator.len()..];
     }
-    let [(_, metadata), media]: [(String, Vec<u8>); 2] = parts.try_into().ok()?;
+    let [(_, metadata), media]: [Media; 2] = parts.try_into().ok()?;
     Some((metadata, media))
 }
 

@@ -11,16 +11,16 @@ use tokio::net::{TcpListener, TcpStream};
 const MAX_REQUEST: usize = 64 << 20;
 
 #[derive(Debug, Clone)]
-pub struct Request {
-    pub method: String,
+pub(crate) struct Request {
+    pub(crate) method: String,
     /// With the query.
-    pub path: String,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
@@ -29,7 +29,7 @@ impl Request {
 }
 
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub(crate) enum Answer {
     Reply {
         status: u16,
         content_type: String,
@@ -44,11 +44,11 @@ pub enum Answer {
 }
 
 impl Answer {
-    pub fn json(status: u16, body: &serde_json::Value) -> Answer {
+    pub(crate) fn json(status: u16, body: &serde_json::Value) -> Answer {
         Answer::bytes(status, "application/json", body.to_string().into_bytes())
     }
 
-    pub fn bytes(status: u16, content_type: &str, body: Vec<u8>) -> Answer {
+    pub(crate) fn bytes(status: u16, content_type: &str, body: Vec<u8>) -> Answer {
         Answer::Reply { status, content_type: content_type.to_owned(), headers: Vec::new(), body }
     }
 }
@@ -56,7 +56,7 @@ impl Answer {
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
 /// Serves on a free port of the loopback interface until the runtime ends.
-pub async fn serve<F, A>(handler: F) -> SocketAddr
+pub(crate) async fn serve<F, A>(handler: F) -> SocketAddr
 where
     F: Fn(Request) -> A + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
@@ -125,7 +125,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<O
 }
 
 /// Reads `multipart/form-data`: name, file name, and value of each field.
-pub fn multipart(request: &Request) -> Vec<(String, Option<String>, Vec<u8>)> {
+pub(crate) fn multipart(request: &Request) -> Vec<(String, Option<String>, Vec<u8>)> {
     let content_type = request.header("content-type").unwrap_or_default();
     let boundary = content_type.split("boundary=").nth(1).unwrap_or_default().trim_matches('"');
     let separator = format!("--{boundary}").into_bytes();

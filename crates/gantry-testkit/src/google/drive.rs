@@ -293,7 +293,7 @@ fn continued(drive: &mut Drive, id: &str, seen: &Seen) -> Reply {
             );
         }
         let is_last = total.is_none_or(|total| upload.bytes.len() + bytes.len() >= total);
-        if !is_last && bytes.len() % (256 * 1024) != 0 {
+        if !is_last && !bytes.len().is_multiple_of(256 * 1024) {
             return Reply::Error(400, "badRequest", "Parts must be multiples of 256 KiB.".to_owned());
         }
         upload.bytes.extend(bytes);
