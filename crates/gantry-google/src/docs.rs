@@ -84,10 +84,14 @@ async fn question(google: Arc<Google>, asked: AskedCall, input: Input) -> Option
             (format!("append to the document {}", read::named(&google, &asked, &input).await), sized(content))
         }
         Action::Replace => {
-            let every = if input.replace_all.unwrap_or(true) { "every occurrence" } else { "the only occurrence" };
+            let every =
+                if input.replace_all.unwrap_or(true) { "every occurrence" } else { "the only occurrence" };
             let what = format!("replace text in the document {}", read::named(&google, &asked, &input).await);
             let line = |text: &Option<String>| on_one_line(text.as_deref().unwrap_or_default());
-            (what, format!("Find ({every}): {}\nReplace with: {}", line(&input.find), line(&input.replace_with)))
+            (
+                what,
+                format!("Find ({every}): {}\nReplace with: {}", line(&input.find), line(&input.replace_with)),
+            )
         }
     };
     Some(AskedAction::ServiceChange { service: "Google Docs".to_owned(), what, text, not_shown: 0 })

@@ -34,13 +34,16 @@ pub(super) async fn run(ctx: &Ctx, input: &Input) -> Result<String, ToolError> {
             1 => {}
             count => {
                 let text = format!("the text occurs {count} times in document {id}; nothing was changed");
-                return Err(ToolError::input(text).with_hint("find a longer text, or set replace_all to true"));
+                return Err(
+                    ToolError::input(text).with_hint("find a longer text, or set replace_all to true")
+                );
             }
         }
         // The count holds for this revision only.
         revision = document.revision_id;
     }
-    let request = json!({"replaceAllText": {"containsText": {"text": find, "matchCase": true}, "replaceText": new}});
+    let request =
+        json!({"replaceAllText": {"containsText": {"text": find, "matchCase": true}, "replaceText": new}});
     let answer = update(ctx, &account, id, &revision, &[request]).await?;
     match answer["replies"][0]["replaceAllText"]["occurrencesChanged"].as_u64().unwrap_or(0) {
         0 => Err(not_found(id)),

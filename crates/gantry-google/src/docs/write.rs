@@ -38,8 +38,10 @@ pub(super) async fn create(ctx: &Ctx, input: &Input) -> Result<String, ToolError
     match apply(ctx, &account, object_id("documentId", &id)?, revision, &plan).await {
         Ok(()) => Ok(format!("{created}\nhttps://docs.google.com/document/d/{id}/edit")),
         // A second call would create a second document.
-        Err(err) => Err(ToolError::failed(format!("the empty document {id} was created, but its content is missing: {err}"))
-            .with_hint("append the content to that document, do not create another one")),
+        Err(err) => Err(ToolError::failed(format!(
+            "the empty document {id} was created, but its content is missing: {err}"
+        ))
+        .with_hint("append the content to that document, do not create another one")),
     }
 }
 
@@ -70,7 +72,9 @@ pub(super) async fn append(ctx: &Ctx, input: &Input) -> Result<String, ToolError
 
 fn checked(content: &str) -> Result<&str, ToolError> {
     if content.len() > MAX_CONTENT {
-        return Err(ToolError::input(format!("content has at most {MAX_CONTENT} bytes; append the rest later")));
+        return Err(ToolError::input(format!(
+            "content has at most {MAX_CONTENT} bytes; append the rest later"
+        )));
     }
     Ok(content)
 }
@@ -108,7 +112,8 @@ pub(super) async fn update(
     let result = ctx.state.api.call(&ctx.call, Some(account), request).await;
     let Err(GoogleError::Unknown { service, text }) = result else { return result };
     // The revision shows whether the change happened. It is never sent again.
-    let now = load(&ctx.state, &ctx.call, account, id, Loaded::Body).await.map(|document| document.revision_id);
+    let now =
+        load(&ctx.state, &ctx.call, account, id, Loaded::Body).await.map(|document| document.revision_id);
     match now {
         Ok(now) if !revision.is_empty() && now == revision => {
             let text = format!("{text}; the document was not changed, so you may try again");

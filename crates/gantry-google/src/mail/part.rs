@@ -192,7 +192,13 @@ pub(super) fn decoded(bytes: &[u8], charset: Option<&str>) -> Option<String> {
     if is_unicode(charset) {
         return Some(gantry_page::decode(bytes, Some("text/plain")).into_owned());
     }
-    charset_decoder(charset.as_bytes()).map(|decode| decode(bytes))
+    let decode = charset_decoder(charset.as_bytes())?;
+    if charset.eq_ignore_ascii_case("utf-7") {
+        // The decoder does not know the short form of a plus sign.
+        let text = String::from_utf8_lossy(bytes).replace("+-", "+ACs-");
+        return Some(decode(text.as_bytes()));
+    }
+    Some(decode(bytes))
 }
 
 pub(super) fn is_known_charset(charset: &str) -> bool {
@@ -283,7 +289,7 @@ mod tests {
             ..leaf("text/plain", Content::Bytes(bytes.to_vec()))
         };
         assert_eq!(part("ISO-8859-1", b"gr\xfc\xdfe").text().text, "grüße");
-        assert_eq!(part("utf-7", b"gr+APwA3w-e").text().text, "grüße");
+        assert_eq!(part("utf-7", b"1 +- gr+APwA3w-e").text().text, "1 + grüße");
         assert_eq!(part("shift_jis", b"\x93\xfa\x96{").text().text, "日本");
         assert_eq!(part("us-ascii", "grüße".as_bytes()).text().text, "grüße");
         let unknown = part("x-klingon", b"nuqneH").text();
