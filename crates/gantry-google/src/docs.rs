@@ -11,6 +11,8 @@ use crate::declare::{Ctx, Google, declared};
 
 mod read;
 mod replace;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub(crate) const NAME: &str = "google_docs";

@@ -20,6 +20,8 @@ mod read;
 mod search;
 mod send;
 mod sent_guard;
+#[cfg(test)]
+mod tests;
 
 use sent_guard::SentGuard;
 
