@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gantry_net::{
-    Client, HeaderMap, HeaderValue, HostPattern, Method, NetError, NetworkPolicy, Redirects, Request, Url,
-    header,
+    Client, ClientOptions, HeaderMap, HeaderName, HeaderValue, HostPattern, Method, NetError, NetworkPolicy,
+    Redirects, Request, Url, header,
 };
 use gantry_tool::Call;
 use serde_json::Value;
@@ -109,6 +109,8 @@ pub(crate) struct ApiCall {
     /// The path below the service's own, such as `/messages/18c`. Build it from checked ids or [`crate::ids::segment`].
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
+    /// Headers besides those of the body. Their names are in lower case.
+    pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Body,
     /// Short names of scopes. Any one of them is enough; the first one is named when none was granted.
     pub(crate) scopes: &'static [&'static str],
@@ -123,6 +125,7 @@ impl ApiCall {
             method: Method::GET,
             path: path.into(),
             query: Vec::new(),
+            headers: Vec::new(),
             body: Body::None,
             scopes,
             repeat: Repeat::Safe,
@@ -147,6 +150,11 @@ impl ApiCall {
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> ApiCall {
         self.query.push((name, value.into()));
+        self
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> ApiCall {
+        self.headers.push((name, value.into()));
         self
     }
 
@@ -176,6 +184,17 @@ struct Inner {
     policy: NetworkPolicy,
     /// In place of Google's own hosts: one server for all services, for tests.
     root: Option<Url>,
+}
+
+/// The guarded client for Google. A server that the operator configured in its place may have a private address.
+pub fn google_client(network: &ClientOptions, root: Option<&Url>) -> Client {
+    let mut options = network.clone();
+    if let Some(host) = root.and_then(Url::host_str) {
+        options.private_hosts.extend(HostPattern::parse(host).ok());
+        // A loopback address means another machine when it is reached through a proxy.
+        options.proxy = None;
+    }
+    Client::new(options)
 }
 
 impl Api {
@@ -329,6 +348,10 @@ impl Api {
             let value =
                 HeaderValue::try_from(content_type).map_err(|_| invalid("the content type is not valid"))?;
             request.headers.insert(header::CONTENT_TYPE, value);
+        }
+        for (name, value) in &call.headers {
+            let value = HeaderValue::try_from(value).map_err(|_| invalid("a header is not valid"))?;
+            request.headers.insert(HeaderName::from_static(name), value);
         }
         request.body = body;
         let bearer = HeaderValue::try_from(format!("Bearer {}", token.value))

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::declare::{Ctx, Google, declared};
+use crate::questions::{change, field, quoted};
 
 mod read;
 mod replace;
@@ -75,35 +76,26 @@ fn crossings(_: &Call, input: Input) -> Vec<Crossing> {
 
 /// Describes an action that needs a confirmation.
 async fn question(google: Arc<Google>, asked: AskedCall, input: Input) -> Option<AskedAction> {
-    let content = input.content.as_deref().unwrap_or_default();
-    let (what, text) = match input.action {
+    let content = || quoted("Content", input.content.as_deref().unwrap_or_default());
+    let (what, details) = match input.action {
         Action::Read => return None,
         Action::Create => {
             let title = on_one_line(input.title.as_deref().unwrap_or_default());
-            (format!("create the document {title:?}"), sized(content))
+            (format!("create the document {title:?}"), vec![content()])
         }
         Action::Append => {
-            (format!("append to the document {}", read::named(&google, &asked, &input).await), sized(content))
+            let document = read::named(&google, &asked, &input).await;
+            (format!("append to the document {document}"), vec![content()])
         }
         Action::Replace => {
-            let every =
-                if input.replace_all.unwrap_or(true) { "every occurrence" } else { "the only occurrence" };
-            let what = format!("replace text in the document {}", read::named(&google, &asked, &input).await);
-            let line = |text: &Option<String>| on_one_line(text.as_deref().unwrap_or_default());
-            (
-                what,
-                format!("Find ({every}): {}\nReplace with: {}", line(&input.find), line(&input.replace_with)),
-            )
+            let every = if input.replace_all.unwrap_or(true) { "every occurrence" } else { "the only occurrence" };
+            let document = read::named(&google, &asked, &input).await;
+            let find = field(&format!("Find ({every})"), input.find.as_deref().unwrap_or_default());
+            let new = field("Replace with", input.replace_with.as_deref().unwrap_or_default());
+            (format!("replace text in the document {document}"), vec![find, new])
         }
     };
-    Some(AskedAction::ServiceChange { service: "Google Docs".to_owned(), what, text, not_shown: 0 })
-}
-
-/// Content with its length, so that a person sees how much of it is not shown.
-fn sized(content: &str) -> String {
-    let lines = content.lines().map(|line| format!("| {}", on_one_line(&line.replace('\t', "    "))));
-    let lines: Vec<String> = lines.collect();
-    format!("Content ({} characters):\n{}", content.chars().count(), lines.join("\n"))
+    change("Google Docs", what, &details)
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -158,8 +158,8 @@ fn crossings(_: &Call, input: Input) -> Vec<Crossing> {
 /// Describes an action that needs a confirmation.
 async fn question(gmail: Arc<Gmail>, asked: AskedCall, input: Input) -> Option<AskedAction> {
     match input.action {
-        Action::Send | Action::Reply | Action::Draft => Some(compose::question(&gmail, &asked, &input).await),
-        Action::Archive => Some(modify::question(&gmail, &asked, &input).await),
+        Action::Send | Action::Reply | Action::Draft => compose::question(&gmail, &asked, &input).await,
+        Action::Archive => modify::question(&gmail, &asked, &input).await,
         Action::Search | Action::Read | Action::MarkRead | Action::Labels => None,
     }
 }

@@ -10,6 +10,7 @@ mod credentials;
 mod declare;
 mod docs;
 mod document;
+mod drive;
 mod errors;
 mod file_place;
 mod gmail;
@@ -17,11 +18,18 @@ mod ids;
 mod mail;
 mod oauth;
 mod others_words;
+mod questions;
 mod scopes;
+mod sheets;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+mod testing;
 mod times;
+mod tools;
 mod workspace;
 
 pub use accounts::{AccountStatus, Accounts};
+pub use api::google_client;
 pub use credentials::{Credentials, OAuthClient};
 pub use oauth::SignInError;
 pub use oauth::browser::BrowserSignIn;

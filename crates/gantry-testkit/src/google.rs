@@ -40,6 +40,8 @@ pub enum Fault {
     CutAfter,
     /// The answer is a page for people.
     Html(u16),
+    /// Nothing happens to this call, so that the next fault meets a later one.
+    Pass,
 }
 
 /// The type and the bytes of an upload.

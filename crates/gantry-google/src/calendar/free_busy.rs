@@ -2,7 +2,7 @@
 
 use gantry_net::Method;
 use gantry_tool::ToolError;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -14,7 +14,6 @@ use crate::times;
 
 /// Google accepts at most this many calendars in one request.
 const MAX_CALENDARS: usize = 50;
-const DEFAULT_RANGE: SignedDuration = SignedDuration::from_hours(7 * 24);
 const SCOPES: &[&str] = &["calendar.readonly", "calendar.freebusy", "calendar", "calendar.events.freebusy"];
 
 #[derive(Debug, Default, Deserialize)]
@@ -40,17 +39,7 @@ pub(super) async fn run(ctx: &Ctx, input: &Input) -> Result<String, ToolError> {
     let google = &ctx.state;
     let account = google.api.accounts().resolve(input.account.as_deref())?;
     let zone = times::zone(input.timezone.as_deref(), &google.zone)?;
-    let from = match &input.time_min {
-        Some(text) => times::instant("time_min", text, &zone)?,
-        None => Timestamp::now(),
-    };
-    let to = match &input.time_max {
-        Some(text) => times::instant("time_max", text, &zone)?,
-        None => from + DEFAULT_RANGE,
-    };
-    if to <= from {
-        return Err(ToolError::input("time_max must be after time_min"));
-    }
+    let (from, to) = super::list_events::range(input, &zone)?;
     let calendars = input.calendars.clone().unwrap_or_else(|| vec!["primary".to_owned()]);
     if calendars.is_empty() || calendars.len() > MAX_CALENDARS {
         return Err(ToolError::input(format!("calendars must have 1 to {MAX_CALENDARS} ids")));

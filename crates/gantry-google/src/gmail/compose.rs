@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use gantry_protocol::AskedAction;
-use gantry_tool::{AskedCall, Call, ToolError, on_one_line};
+use gantry_tool::{AskedCall, Call, ToolError};
 
 use super::message::{StoredMessage, metadata, thread};
 use super::{Action, Gmail, Input};
 use crate::file_place::{self, FilePlace};
 use crate::ids::object_id;
+use crate::questions::{change, field, quoted};
 use crate::mail::{Attached, Headers, Letter, MAX_MESSAGE_BYTES, Mailbox, reply_to};
 
 const MAX_BODY: usize = 1 << 20;
@@ -202,47 +203,41 @@ fn mime_of(name: &str) -> &'static str {
     }
 }
 
-/// Shows a person who gets the letter, and all of it. Each value stays on its line, so none can imitate another field.
-pub(super) async fn question(gmail: &Gmail, asked: &AskedCall, input: &Input) -> AskedAction {
+/// Shows a person who gets the letter, and all of it.
+pub(super) async fn question(gmail: &Gmail, asked: &AskedCall, input: &Input) -> Option<AskedAction> {
     let composed = match gmail.google.api.accounts().resolve(input.account.as_deref()) {
-        Ok(account) => {
-            composed(gmail, &asked.call, &account, input).await.map(|composed| (account, composed))
-        }
+        Ok(account) => composed(gmail, &asked.call, &account, input).await.map(|composed| (account, composed)),
         Err(err) => Err(err.into()),
     };
-    let is_draft = input.action == Action::Draft;
-    let (to, text) = match composed {
+    let (to, details) = match composed {
         Ok((account, Composed { letter, .. })) => {
             let recipients =
                 Recipients { to: letter.to.clone(), cc: letter.cc.clone(), bcc: letter.bcc.clone() };
             (recipients.shown(), described(&account, &letter))
         }
         Err(err) => {
-            let why = on_one_line(&err.to_string());
-            let text = format!("This call cannot work, so deny it: {why}");
-            ("recipients that could not be found".to_owned(), text)
+            let why = field("This call cannot work, so deny it", &err.to_string());
+            ("recipients that could not be found".to_owned(), vec![why])
         }
     };
-    if is_draft {
-        let what = format!("save a draft to {to}");
-        return AskedAction::ServiceChange { service: "Gmail".to_owned(), what, text, not_shown: 0 };
+    match input.action {
+        Action::Draft => change("Gmail", format!("save a draft to {to}"), &details),
+        _ => Some(AskedAction::Message { to, text: details.join("\n"), not_shown: 0 }),
     }
-    AskedAction::Message { to, text, not_shown: 0 }
 }
 
-fn described(account: &str, letter: &Letter) -> String {
-    let mut lines = vec![format!("From: {}", on_one_line(account))];
+fn described(account: &str, letter: &Letter) -> Vec<String> {
+    let mut lines = vec![field("From", account)];
     for (name, list) in [("To", &letter.to), ("Cc", &letter.cc), ("Bcc", &letter.bcc)] {
         if !list.is_empty() {
             let addresses: Vec<&str> = list.iter().map(|mailbox| mailbox.address.as_str()).collect();
-            lines.push(format!("{name}: {}", addresses.join(", ")));
+            lines.push(field(name, &addresses.join(", ")));
         }
     }
-    lines.push(format!("Subject: {}", on_one_line(&letter.subject)));
+    lines.push(field("Subject", &letter.subject));
     for file in &letter.attachments {
-        lines.push(format!("Attachment: {} ({} bytes)", on_one_line(&file.name), file.bytes.len()));
+        lines.push(field("Attachment", &format!("{} ({} bytes)", file.name, file.bytes.len())));
     }
-    lines.push(format!("Text ({} characters):", letter.text.chars().count()));
-    lines.extend(letter.text.lines().map(|line| format!("| {}", on_one_line(&line.replace('\t', "    ")))));
-    lines.join("\n")
+    lines.push(quoted("Text", &letter.text));
+    lines
 }

@@ -10,6 +10,7 @@ use super::{Ctx, Gmail, Input, MODIFY};
 use crate::api::{ApiCall, Service};
 use crate::ids::{object_id, required};
 use crate::mail::Mailbox;
+use crate::questions::{change, field};
 
 pub(super) async fn archive(ctx: &Ctx, input: &Input) -> Result<String, ToolError> {
     let (account, id) = remove_label(ctx, input, "archive", "INBOX").await?;
@@ -56,7 +57,7 @@ async fn others_in_inbox(ctx: &Ctx, account: &str, id: &str) -> Option<Vec<Strin
 }
 
 /// Shows which message is archived.
-pub(super) async fn question(gmail: &Gmail, asked: &AskedCall, input: &Input) -> AskedAction {
+pub(super) async fn question(gmail: &Gmail, asked: &AskedCall, input: &Input) -> Option<AskedAction> {
     let id = input.message_id.as_deref().unwrap_or_default();
     let found =
         match (gmail.google.api.accounts().resolve(input.account.as_deref()), object_id("message_id", id)) {
@@ -66,18 +67,13 @@ pub(super) async fn question(gmail: &Gmail, asked: &AskedCall, input: &Input) ->
             (Err(err), _) => Err(err.to_string()),
             (_, Err(err)) => Err(err.to_string()),
         };
-    let text = match found {
+    let details = match found {
         Ok(message) => {
             let headers = message.headers();
             let from: Vec<String> = headers.from.iter().map(Mailbox::shown).collect();
-            format!("Subject: {}\nFrom: {}", on_one_line(&headers.subject), on_one_line(&from.join(", ")))
+            vec![field("Subject", &headers.subject), field("From", &from.join(", "))]
         }
-        Err(why) => format!("The message could not be loaded: {}", on_one_line(&why)),
+        Err(why) => vec![field("The message could not be loaded", &why)],
     };
-    AskedAction::ServiceChange {
-        service: "Gmail".to_owned(),
-        what: format!("archive the message {}", on_one_line(id)),
-        text,
-        not_shown: 0,
-    }
+    change("Gmail", format!("archive the message {}", on_one_line(id)), &details)
 }
