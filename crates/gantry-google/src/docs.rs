@@ -88,7 +88,8 @@ async fn question(google: Arc<Google>, asked: AskedCall, input: Input) -> Option
             (format!("append to the document {document}"), vec![content()])
         }
         Action::Replace => {
-            let every = if input.replace_all.unwrap_or(true) { "every occurrence" } else { "the only occurrence" };
+            let every =
+                if input.replace_all.unwrap_or(true) { "every occurrence" } else { "the only occurrence" };
             let document = read::named(&google, &asked, &input).await;
             let find = field(&format!("Find ({every})"), input.find.as_deref().unwrap_or_default());
             let new = field("Replace with", input.replace_with.as_deref().unwrap_or_default());

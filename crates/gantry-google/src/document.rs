@@ -1,6 +1,6 @@
 //! Converts between Google Docs and Markdown. Nothing here connects anywhere.
 //!
-//! Both directions go through a list of [`Block`]s:
+//! Both directions go through a list of [`block::Block`]s:
 //!
 //! | file | direction |
 //! | --- | --- |
@@ -18,12 +18,11 @@ mod structure;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use block::{Block, Span};
 pub(crate) use json::Document;
 pub(crate) use parse::parse;
 pub(crate) use render::render;
 pub(crate) use requests::{Plan, append_plan, footnote_requests};
-pub(crate) use structure::{Tab, tabs};
+pub(crate) use structure::tabs;
 
 /// Spans in this font are code.
 const CODE_FONT: &str = "Courier New";

@@ -46,6 +46,21 @@ enum Action {
     Labels,
 }
 
+impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Action::Search => "search",
+            Action::Read => "read",
+            Action::Send => "send",
+            Action::Reply => "reply",
+            Action::Draft => "draft",
+            Action::Archive => "archive",
+            Action::MarkRead => "mark_read",
+            Action::Labels => "labels",
+        }
+    }
+}
+
 /// Work with Gmail: search and read mail, save attachments, send, reply, draft, archive, mark as read, list labels. A person
 /// confirms what is sent or archived.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -129,29 +144,24 @@ pub(crate) fn tool(google: &Arc<Google>) -> Tool {
         })
 }
 
-/// How an action crosses the border. A call with recipients that are not valid sends nothing, so it crosses nothing.
+/// How an action crosses the border. A letter that is not valid is not sent, so nobody is asked about it.
 fn crossings(_: &Call, input: Input) -> Vec<Crossing> {
-    let id = || input.message_id.as_deref().or(input.thread_id.as_deref()).unwrap_or("(no id)").to_owned();
+    let id = || on_one_line(input.message_id.as_deref().or(input.thread_id.as_deref()).unwrap_or_default());
     match input.action {
         Action::Search | Action::Read | Action::MarkRead | Action::Labels => Vec::new(),
-        Action::Send => match compose::recipients(&input) {
-            Ok(recipients) if !recipients.is_empty() => vec![Crossing::Message { to: recipients.shown() }],
-            _ => Vec::new(),
-        },
-        Action::Reply => match compose::recipients(&input) {
-            Ok(recipients) if !recipients.to.is_empty() => vec![Crossing::Message { to: recipients.shown() }],
-            Ok(_) => vec![Crossing::Message { to: format!("the sender of the mail {}", on_one_line(&id())) }],
+        Action::Send | Action::Reply => match compose::fields(&input) {
+            Ok(fields) if fields.answers && fields.recipients.to.is_empty() => {
+                vec![Crossing::Message { to: format!("the sender of the mail {}", id()) }]
+            }
+            Ok(fields) => vec![Crossing::Message { to: fields.recipients.shown() }],
             Err(_) => Vec::new(),
         },
         // A draft without recipients stays with the owner. One with recipients needs a person in a labelled run.
-        Action::Draft => match compose::recipients(&input) {
-            Ok(recipients) if recipients.is_empty() && input.message_id.is_none() => Vec::new(),
-            Ok(_) => vec![Crossing::Network],
-            Err(_) => Vec::new(),
+        Action::Draft => match compose::fields(&input) {
+            Ok(fields) if fields.answers || !fields.recipients.is_empty() => vec![Crossing::Network],
+            _ => Vec::new(),
         },
-        Action::Archive => {
-            vec![Crossing::Change { what: format!("archive the mail {}", on_one_line(&id())) }]
-        }
+        Action::Archive => vec![Crossing::Change { what: format!("archive the mail {}", id()) }],
     }
 }
 

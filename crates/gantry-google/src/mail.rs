@@ -17,8 +17,8 @@ mod reply;
 #[cfg(test)]
 mod round_trip_tests;
 
-pub(crate) use address::Mailbox;
-pub(crate) use compose::{Attached, Letter, MAX_MESSAGE_BYTES};
+pub(crate) use address::{Mailbox, is_address};
+pub(crate) use compose::{Attached, Built, Letter, MAX_MESSAGE_BYTES};
 pub(crate) use headers::Headers;
 pub(crate) use part::{Content, Part};
 pub(crate) use reply::reply_to;

@@ -36,13 +36,15 @@ async fn documents_are_created_from_markdown_and_read_back() {
 async fn all_tabs_are_read() {
     let bench = bench().await;
     let id = bench.fake.state().docs.add("Notes", "first");
-    let tabs = [("Second".to_owned(), "in the second".to_owned()), ("Third".to_owned(), "in the third".to_owned())];
+    let tabs =
+        [("Second".to_owned(), "in the second".to_owned()), ("Third".to_owned(), "in the third".to_owned())];
     bench.fake.state().docs.documents.get_mut(&id).unwrap().tabs = tabs.into();
     let text = read(&bench, &id).await;
     for shown in ["=== Tab: Second (t.1) ===", "in the second", "in the third"] {
         assert!(text.contains(shown), "{text}");
     }
-    let missing = bench.call(NAME, json!({"action": "read", "document_id": "document-99999"})).await.unwrap_err();
+    let missing =
+        bench.call(NAME, json!({"action": "read", "document_id": "document-99999"})).await.unwrap_err();
     assert!(missing.contains("does not exist, or it is not shared"), "{missing}");
 }
 
@@ -106,9 +108,7 @@ async fn lost_answer_is_never_repeated() {
 async fn replace_counts_and_confirms() {
     let bench = bench().await;
     let id = bench.fake.state().docs.add("Log", "one two one\nthree");
-    let replace = |find: &str, all: bool| {
-        json!({"action": "replace", "document_id": id, "find": find, "replace_with": "1", "replace_all": all})
-    };
+    let replace = |find: &str, all: bool| json!({"action": "replace", "document_id": id, "find": find, "replace_with": "1", "replace_all": all});
     let twice = bench.call(NAME, replace("one", false)).await.unwrap_err();
     assert!(twice.contains("occurs 2 times"), "{twice}");
     let none = bench.call(NAME, replace("ONE", true)).await.unwrap_err();
@@ -120,7 +120,9 @@ async fn replace_counts_and_confirms() {
     let (question, result) = bench.confirmed(NAME, replace("one", true), UPDATE).await;
     assert_eq!(
         question,
-        format!("Google Docs: replace text in the document \"Log\" ({id})?\n    Find (every occurrence): one\n    Replace with: 1")
+        format!(
+            "Google Docs: replace text in the document \"Log\" ({id})?\n    Find (every occurrence): one\n    Replace with: 1"
+        )
     );
     assert!(result.contains("Replaced 2 occurrences"), "{result}");
     let single = bench.call(NAME, replace("three", false)).await.unwrap();
@@ -162,8 +164,14 @@ async fn invalid_input_changes_nothing() {
         (json!({"action": "create", "title": " "}), "needs the field title"),
         (json!({"action": "create", "title": "a\nb"}), "on one line"),
         (json!({"action": "append", "document_id": "document-00001"}), "needs the field content"),
-        (json!({"action": "replace", "document_id": "document-00001", "find": "x"}), "needs the field replace_with"),
-        (json!({"action": "replace", "document_id": "document-00001", "find": "a\nb", "replace_with": ""}), "line breaks"),
+        (
+            json!({"action": "replace", "document_id": "document-00001", "find": "x"}),
+            "needs the field replace_with",
+        ),
+        (
+            json!({"action": "replace", "document_id": "document-00001", "find": "a\nb", "replace_with": ""}),
+            "line breaks",
+        ),
     ] {
         let refused = bench.call(NAME, input.clone()).await.unwrap_err();
         assert!(refused.contains(why), "{input}: {refused}");

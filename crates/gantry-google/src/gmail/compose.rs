@@ -8,9 +8,9 @@ use gantry_tool::{AskedCall, Call, ToolError};
 use super::message::{StoredMessage, metadata, thread};
 use super::{Action, Gmail, Input};
 use crate::file_place::{self, FilePlace};
-use crate::ids::object_id;
+use crate::ids::{object_id, required};
+use crate::mail::{Attached, Built, Headers, Letter, MAX_MESSAGE_BYTES, Mailbox, is_address, reply_to};
 use crate::questions::{change, field, quoted};
-use crate::mail::{Attached, Headers, Letter, MAX_MESSAGE_BYTES, Mailbox, reply_to};
 
 const MAX_BODY: usize = 1 << 20;
 const MAX_FILES: usize = 20;
@@ -38,18 +38,71 @@ impl Recipients {
     }
 }
 
-pub(super) fn recipients(input: &Input) -> Result<Recipients, ToolError> {
+/// The fields of a letter that can be checked without Google.
+pub(super) struct Fields<'a> {
+    pub(super) recipients: Recipients,
+    body: &'a str,
+    /// Whether the letter answers a message.
+    pub(super) answers: bool,
+}
+
+/// Checks a call before anybody is asked about it.
+pub(super) fn fields(input: &Input) -> Result<Fields<'_>, ToolError> {
     let list = |field: &str, text: &Option<String>| {
         let parsed = Mailbox::parse_list(text.as_deref().unwrap_or_default());
         parsed.map_err(|err| ToolError::input(format!("{field}: {err}")))
     };
     let (to, cc, bcc) = (list("to", &input.to)?, list("cc", &input.cc)?, list("bcc", &input.bcc)?);
-    Ok(Recipients { to, cc, bcc })
+    let recipients = Recipients { to, cc, bcc };
+    let action = input.action.name();
+    let body = required(action, "body", input.body.as_deref())?;
+    if body.len() > MAX_BODY {
+        return Err(ToolError::input(format!("body has at most {MAX_BODY} bytes; attach a file instead")));
+    }
+    let answers = match input.action {
+        Action::Reply => true,
+        Action::Draft => input.message_id.is_some(),
+        _ => false,
+    };
+    if let Some(id) = &input.message_id {
+        object_id("message_id", id)?;
+    }
+    if let Some(id) = &input.thread_id {
+        object_id("thread_id", id)?;
+    }
+    let subject = input.subject.as_deref();
+    match answers {
+        true if subject.is_some() => {
+            return Err(ToolError::input("a reply keeps the subject of its thread; leave subject out")
+                .with_hint("use send for a message with another subject"));
+        }
+        true if input.message_id.is_none() && input.thread_id.is_none() => {
+            return Err(ToolError::input(format!("{action} needs the field message_id or thread_id")));
+        }
+        true => {}
+        false if input.action == Action::Send && recipients.is_empty() => {
+            return Err(ToolError::input(format!("{action} needs the field to")));
+        }
+        false if input.action == Action::Send && subject.is_none_or(|subject| subject.trim().is_empty()) => {
+            return Err(ToolError::input("send needs the field subject"));
+        }
+        false => {}
+    }
+    // The letter without its files and its thread shows every other mistake.
+    let letter = Letter {
+        to: recipients.to.clone(),
+        subject: subject.unwrap_or_default().to_owned(),
+        text: body.to_owned(),
+        ..Letter::default()
+    };
+    letter.build().map_err(|err| ToolError::input(err.to_string()))?;
+    Ok(Fields { recipients, body, answers })
 }
 
 /// A letter with the thread that it belongs to.
 pub(super) struct Composed {
     pub(super) letter: Letter,
+    pub(super) built: Built,
     pub(super) thread: Option<String>,
 }
 
@@ -60,31 +113,16 @@ pub(super) async fn composed(
     account: &str,
     input: &Input,
 ) -> Result<Composed, ToolError> {
-    let action = match input.action {
-        Action::Reply => "reply",
-        Action::Draft => "draft",
-        _ => "send",
-    };
-    let body =
-        input.body.as_deref().ok_or_else(|| ToolError::input(format!("{action} needs the field body")))?;
-    if body.len() > MAX_BODY {
-        return Err(ToolError::input(format!("body has at most {MAX_BODY} bytes; attach a file instead")));
-    }
-    let Recipients { mut to, cc, bcc } = recipients(input)?;
+    let Fields { recipients, body, answers } = fields(input)?;
+    let Recipients { mut to, cc, bcc } = recipients;
     let mut letter = Letter { text: body.to_owned(), cc, bcc, ..Letter::default() };
     letter.from = Some(account)
-        .filter(|own| own.contains('@'))
+        .filter(|own| is_address(own))
         .map(|own| Mailbox { name: None, address: own.to_owned() });
     letter.subject = input.subject.clone().unwrap_or_default();
     let mut thread = None;
-    let answers =
-        input.action == Action::Reply || (input.action == Action::Draft && input.message_id.is_some());
     if answers {
-        if input.subject.is_some() {
-            return Err(ToolError::input("a reply keeps the subject of its thread; leave subject out")
-                .with_hint("use send for a message with another subject"));
-        }
-        let original = original(gmail, call, account, input, action).await?;
+        let original = original(gmail, call, account, input).await?;
         let reply = reply_to(&original.headers, Some(account)).ok_or_else(|| {
             ToolError::failed(format!("the message {} names no valid address to answer", original.id))
                 .with_hint("give the recipient in the field to")
@@ -106,16 +144,10 @@ pub(super) async fn composed(
         thread = Some(object_id("thread_id", id)?.to_owned());
     }
     letter.to = to;
-    if input.action != Action::Draft && letter.to.is_empty() && letter.cc.is_empty() && letter.bcc.is_empty()
-    {
-        return Err(ToolError::input(format!("{action} needs the field to")));
-    }
-    if input.action == Action::Send && letter.subject.trim().is_empty() {
-        return Err(ToolError::input("send needs the field subject"));
-    }
     refuse_secrets(gmail, &letter)?;
     letter.attachments = attached(gmail, call, input).await?;
-    Ok(Composed { letter, thread })
+    let built = letter.build().map_err(|err| ToolError::input(err.to_string()))?;
+    Ok(Composed { letter, built, thread })
 }
 
 /// The message that a reply answers.
@@ -125,13 +157,7 @@ struct Original {
     headers: Headers,
 }
 
-async fn original(
-    gmail: &Gmail,
-    call: &Call,
-    account: &str,
-    input: &Input,
-    action: &str,
-) -> Result<Original, ToolError> {
+async fn original(gmail: &Gmail, call: &Call, account: &str, input: &Input) -> Result<Original, ToolError> {
     let message: StoredMessage = match (&input.message_id, &input.thread_id) {
         (Some(id), _) => metadata(gmail, call, account, object_id("message_id", id)?).await?,
         (None, Some(id)) => {
@@ -144,9 +170,7 @@ async fn original(
                 .find(|message| !is_draft(message))
                 .ok_or_else(|| ToolError::failed(format!("the thread {id} has no message to answer")))?
         }
-        (None, None) => {
-            return Err(ToolError::input(format!("{action} needs the field message_id or thread_id")));
-        }
+        (None, None) => return Err(ToolError::input("reply needs the field message_id or thread_id")),
     };
     let headers = message.headers();
     Ok(Original { id: message.id, thread: message.thread_id, headers })
@@ -206,7 +230,9 @@ fn mime_of(name: &str) -> &'static str {
 /// Shows a person who gets the letter, and all of it.
 pub(super) async fn question(gmail: &Gmail, asked: &AskedCall, input: &Input) -> Option<AskedAction> {
     let composed = match gmail.google.api.accounts().resolve(input.account.as_deref()) {
-        Ok(account) => composed(gmail, &asked.call, &account, input).await.map(|composed| (account, composed)),
+        Ok(account) => {
+            composed(gmail, &asked.call, &account, input).await.map(|composed| (account, composed))
+        }
         Err(err) => Err(err.into()),
     };
     let (to, details) = match composed {

@@ -13,7 +13,7 @@ use crate::mail::Mailbox;
 use crate::questions::{change, field};
 
 pub(super) async fn archive(ctx: &Ctx, input: &Input) -> Result<String, ToolError> {
-    let (account, id) = remove_label(ctx, input, "archive", "INBOX").await?;
+    let (account, id) = remove_label(ctx, input, "INBOX").await?;
     let note = match others_in_inbox(ctx, &account, &id).await {
         Some(others) if !others.is_empty() => format!(
             " Its thread stays in the inbox because of {}: {}.",
@@ -26,19 +26,15 @@ pub(super) async fn archive(ctx: &Ctx, input: &Input) -> Result<String, ToolErro
 }
 
 pub(super) async fn mark_read(ctx: &Ctx, input: &Input) -> Result<String, ToolError> {
-    let (account, id) = remove_label(ctx, input, "mark_read", "UNREAD").await?;
+    let (account, id) = remove_label(ctx, input, "UNREAD").await?;
     Ok(format!("Message {id} marked as read. Account: {account}."))
 }
 
 /// Removes a label. Repeating it has no further effect.
-async fn remove_label(
-    ctx: &Ctx,
-    input: &Input,
-    action: &str,
-    label: &str,
-) -> Result<(String, String), ToolError> {
+async fn remove_label(ctx: &Ctx, input: &Input, label: &str) -> Result<(String, String), ToolError> {
     let google = &ctx.state.google;
-    let id = object_id("message_id", required(action, "message_id", input.message_id.as_deref())?)?;
+    let id =
+        object_id("message_id", required(input.action.name(), "message_id", input.message_id.as_deref())?)?;
     let account = google.api.accounts().resolve(input.account.as_deref())?;
     let path = format!("/messages/{id}/modify");
     let body = json!({"removeLabelIds": [label]});

@@ -24,8 +24,7 @@ const CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_secs(120);
 pub(super) async fn send(ctx: &Ctx, input: &Input) -> Result<String, ToolError> {
     let google = &ctx.state.google;
     let account = google.api.accounts().resolve(input.account.as_deref())?;
-    let Composed { letter, thread } = composed(&ctx.state, &ctx.call, &account, input).await?;
-    let built = letter.build().map_err(|err| ToolError::input(err.to_string()))?;
+    let Composed { letter, built, thread } = composed(&ctx.state, &ctx.call, &account, input).await?;
     let fingerprint = ctx.state.sent.count(&account, &letter, Instant::now())?;
     let started = Timestamp::now();
     let mut body = json!({"raw": built.raw()});
@@ -128,8 +127,7 @@ fn same(found: &[Mailbox], wanted: &[Mailbox]) -> bool {
 pub(super) async fn draft(ctx: &Ctx, input: &Input) -> Result<String, ToolError> {
     let google = &ctx.state.google;
     let account = google.api.accounts().resolve(input.account.as_deref())?;
-    let Composed { letter, thread } = composed(&ctx.state, &ctx.call, &account, input).await?;
-    let built = letter.build().map_err(|err| ToolError::input(err.to_string()))?;
+    let Composed { built, thread, .. } = composed(&ctx.state, &ctx.call, &account, input).await?;
     let mut message = json!({"raw": built.raw()});
     if let Some(thread) = &thread {
         message["threadId"] = json!(thread);

@@ -30,7 +30,8 @@ async fn search_lists_messages_and_shows_what_failed() {
     bench.fake.state().gmail.receive(PLAIN);
     bench.fake.state().gmail.receive(RICH);
     let found = bench.unasked(NAME, json!({"action": "search", "query": "is:unread"})).await;
-    for shown in ["About 2 messages match", "**Lunch** [UNREAD]", "From: Jürgen <j@c.example>", "**Grüße**"] {
+    for shown in ["About 2 messages match", "**Lunch** [UNREAD]", "From: Jürgen <j@c.example>", "**Grüße**"]
+    {
         assert!(found.contains(shown), "{shown}: {found}");
     }
     let outside = outside_fences(&found);
@@ -41,7 +42,8 @@ async fn search_lists_messages_and_shows_what_failed() {
     assert_eq!(partial.matches("could not be loaded").count(), 1, "{partial}");
     let page = bench.call(NAME, json!({"action": "search", "max_results": 1})).await.unwrap();
     assert!(page.contains("Next page: page_token 1") && page.contains("1 are shown"), "{page}");
-    let next = bench.call(NAME, json!({"action": "search", "max_results": 1, "page_token": "1"})).await.unwrap();
+    let next =
+        bench.call(NAME, json!({"action": "search", "max_results": 1, "page_token": "1"})).await.unwrap();
     assert!(next.contains("Lunch") && !next.contains("Next page"), "{next}");
     let none = bench.call(NAME, json!({"action": "search", "query": "from:nobody"})).await.unwrap();
     assert!(none.starts_with("No messages found."), "{none}");
@@ -109,7 +111,8 @@ async fn attachments_are_saved_and_attached() {
         let mail = String::from_utf8(mail.bytes).unwrap();
         assert!(mail.contains("JVBERi0xLjQ=") && mail.contains("plan.pdf"), "{mail}");
     }
-    let missing = bench.call(NAME, json!({"action": "read", "message_id": id, "attachment": 7, "save_to": "x"})).await;
+    let missing =
+        bench.call(NAME, json!({"action": "read", "message_id": id, "attachment": 7, "save_to": "x"})).await;
     assert!(missing.unwrap_err().contains("has no attachment 7; it has 1"));
     let half = bench.call(NAME, json!({"action": "read", "message_id": id, "attachment": 1})).await;
     assert!(half.unwrap_err().contains("belong together"));
@@ -135,7 +138,10 @@ async fn send_asks_with_everything_that_leaves() {
             body.chars().count()
         )
     );
-    assert!(result.contains("Mail sent to bob@b.example, c@c.example and 1 blind copies. Message 18c0"), "{result}");
+    assert!(
+        result.contains("Mail sent to bob@b.example, c@c.example and 1 blind copies. Message 18c0"),
+        "{result}"
+    );
     assert!(!result.contains("d@d.example"), "blind copies are not repeated: {result}");
     let sent = bench.fake.state().gmail.sent();
     let [(_, mail)] = sent.as_slice() else { panic!("{} were sent", sent.len()) };
@@ -158,7 +164,10 @@ async fn reply_stays_in_its_thread_and_names_the_receiver() {
     let (_, mail) = bench.fake.state().gmail.sent().pop().unwrap();
     assert_eq!(mail.thread, id, "Gmail keeps it in the thread");
     let mail = String::from_utf8(mail.bytes).unwrap();
-    assert!(mail.contains("In-Reply-To: <m1@b.example>") && mail.contains("References: <m1@b.example>"), "{mail}");
+    assert!(
+        mail.contains("In-Reply-To: <m1@b.example>") && mail.contains("References: <m1@b.example>"),
+        "{mail}"
+    );
     // By the thread: the newest message is our own, so its receiver gets the answer.
     let (question, _) =
         bench.confirmed(NAME, json!({"action": "reply", "thread_id": id, "body": "More"}), SENT).await;
@@ -207,7 +216,10 @@ async fn archive_asks_and_mark_read_does_not() {
     assert_eq!(labels(), ["INBOX"]);
     let archive = json!({"action": "archive", "message_id": id});
     let (question, result) = bench.confirmed(NAME, archive, "gmail.users.messages.modify").await;
-    assert!(question.contains("Subject: Lunch") && question.contains("From: Bob <bob@b.example>"), "{question}");
+    assert!(
+        question.contains("Subject: Lunch") && question.contains("From: Bob <bob@b.example>"),
+        "{question}"
+    );
     assert!(result.contains(&format!("because of another message: {other}")), "{result}");
     assert!(labels().is_empty());
 }
@@ -255,9 +267,11 @@ async fn each_action_names_the_smallest_missing_scope() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_answer_of_send_is_looked_up_and_never_sent_again() {
     let bench = bench().await;
-    let letter = |subject: &str| json!({"action": "send", "to": "bob@b.example", "subject": subject, "body": "x"});
+    let letter =
+        |subject: &str| json!({"action": "send", "to": "bob@b.example", "subject": subject, "body": "x"});
     let sent = || bench.fake.state().gmail.sent().len();
-    for (number, fault) in [Fault::CutAfter, Fault::FailAfter(503), Fault::Html(502)].into_iter().enumerate() {
+    for (number, fault) in [Fault::CutAfter, Fault::FailAfter(503), Fault::Html(502)].into_iter().enumerate()
+    {
         let is_html = matches!(fault, Fault::Html(_));
         bench.fake.fail(SENT, fault);
         let result = bench.call(NAME, letter(&format!("Mail {number}"))).await;
@@ -265,7 +279,10 @@ async fn lost_answer_of_send_is_looked_up_and_never_sent_again() {
             false => assert!(result.unwrap().contains("found among the sent ones")),
             true => {
                 let unknown = result.unwrap_err();
-                assert!(unknown.contains("it is unknown whether the mail to bob@b.example was sent"), "{unknown}");
+                assert!(
+                    unknown.contains("it is unknown whether the mail to bob@b.example was sent"),
+                    "{unknown}"
+                );
                 assert!(unknown.contains("in:sent"), "{unknown}");
             }
         }
@@ -308,17 +325,21 @@ async fn invalid_input_sends_nothing() {
         (json!({"action": "archive", "message_id": "x"}), "must be an id"),
         (json!({"action": "search", "max_results": 51}), "1 to 50"),
         (send("body", "the key is correct-horse-battery"), "stored secret"),
-        (json!({"action": "send", "account": "eve@evil.example", "to": "a@b.example", "subject": "x", "body": "x"}), "not signed in"),
+        (
+            json!({"action": "send", "account": "eve@evil.example", "to": "a@b.example", "subject": "x", "body": "x"}),
+            "not signed in",
+        ),
     ] {
         let refused = bench.call(NAME, input.clone()).await.unwrap_err();
         assert!(refused.contains(why), "{input}: {refused}");
-        // The person of an agent is not asked about a call that cannot work.
+        // Nobody is asked about a letter that cannot be sent.
         let (refused, asked) = bench.as_agent(NAME, input.clone(), Person::Agrees).await;
         assert!(refused.is_err());
-        let could_be_told = why.contains("not a mail") || why == "cc: ";
-        assert!(!could_be_told || asked.is_empty(), "{input}");
+        let needs_more = ["stored secret", "not signed in", "must be an id"];
+        assert!(asked.is_empty() || needs_more.contains(&why), "{input}");
     }
-    let missing = bench.call(NAME, json!({"action": "read", "message_id": "18c0000000009999"})).await.unwrap_err();
+    let missing =
+        bench.call(NAME, json!({"action": "read", "message_id": "18c0000000009999"})).await.unwrap_err();
     assert!(missing.contains("does not exist, or it is not shared"), "{missing}");
     assert_eq!(bench.fake.seen_of(SENT).len(), 0);
     assert_eq!(bench.fake.state().gmail.sent().len(), 0);
