@@ -150,9 +150,14 @@ impl Bench {
         Bench { fake, gate, audit, accounts, folder }
     }
 
+    /// A file of the workspace.
+    pub(crate) fn file(&self, path: &str) -> Vec<u8> {
+        std::fs::read(self.folder.path().join(path)).unwrap()
+    }
+
     /// A file of the agent's storage.
     pub(crate) fn stored(&self, path: &str) -> Vec<u8> {
-        std::fs::read(self.folder.path().join(STORAGE).join(path)).unwrap()
+        self.file(&format!("{STORAGE}/{path}"))
     }
 
     pub(crate) fn call_of(&self, principal: Principal, surface: Surface) -> Call {

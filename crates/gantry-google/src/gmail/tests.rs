@@ -97,7 +97,7 @@ async fn attachments_are_saved_and_attached() {
         assert!(saved.contains(path) && saved.contains("8 bytes"), "{saved}");
         let bytes = match stored {
             true => bench.stored("mail/plan.pdf"),
-            false => std::fs::read(bench.folder.path().join(path)).unwrap(),
+            false => bench.file(path),
         };
         assert_eq!(bytes, b"%PDF-1.4");
         assert!(bench.call(NAME, save).await.is_err(), "an existing file is kept");

@@ -97,6 +97,7 @@ impl Gmail {
         if bytes.is_empty() {
             return Err(invalid("'raw' RFC822 payload message string is required"));
         }
+        let bytes = payload::with_line_ends(bytes);
         if payload::has_broken_header(&bytes) {
             return Err(invalid("the headers of the message are not valid"));
         }

@@ -30,6 +30,14 @@ fn headers(head: &[u8]) -> Vec<(String, String)> {
     unfolded.split("\r\n").filter_map(pair).collect()
 }
 
+/// Gmail accepts messages whose lines end with a line feed alone.
+pub(super) fn with_line_ends(bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.windows(2).any(|pair| pair == b"\r\n") {
+        return bytes;
+    }
+    bytes.into_iter().flat_map(|byte| if byte == b'\n' { vec![b'\r', b'\n'] } else { vec![byte] }).collect()
+}
+
 /// Whether a line of the head is neither a header nor the rest of one.
 pub(super) fn has_broken_header(bytes: &[u8]) -> bool {
     let (head, _) = split_head(bytes);
