@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_protocol::AskedAction;
-use gantry_tool::{AskedCall, Call, Crossing, Text, Tool, ToolError, Toolset, on_one_line};
+use gantry_tool::{AskedCall, Call, Crossing, Label, Text, Tool, ToolError, Toolset, on_one_line};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -55,6 +55,8 @@ struct Input {
 pub(crate) fn tool(google: &Arc<Google>) -> Tool {
     let asked = google.clone();
     declared(Tool::new(NAME, Toolset::Assistant, google, run))
+        // `run` adds `untrusted` to results that contain text of others.
+        .labels(&[Label::Private])
         .crosses(crossings)
         .asks_as(move |call: AskedCall, input: Input| question(asked.clone(), call, input))
 }
@@ -100,6 +102,9 @@ async fn question(google: Arc<Google>, asked: AskedCall, input: Input) -> Option
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
+    if input.action == Action::Read {
+        ctx.call.findings.add(Label::Untrusted);
+    }
     match input.action {
         Action::Read => read::run(&ctx, &input).await,
         Action::Create => write::create(&ctx, &input).await,

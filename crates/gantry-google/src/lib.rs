@@ -15,6 +15,8 @@ mod errors;
 mod file_place;
 mod gmail;
 mod ids;
+#[cfg(test)]
+mod injection_tests;
 mod mail;
 mod oauth;
 mod others_words;
