@@ -76,9 +76,9 @@ impl Accounts {
         &self.0.credentials
     }
 
-    /// Whether a tool can do anything: somebody is signed in, or there is a service account.
+    /// Whether there is an account. One whose sign-in ended counts too: calls then say what to do.
     pub fn has_any(&self) -> bool {
-        self.list().is_ok_and(|accounts| accounts.iter().any(|account| account.ended.is_none()))
+        self.records().is_ok_and(|records| !records.is_empty())
     }
 
     /// All accounts, the default one first.

@@ -184,7 +184,11 @@ struct Inner {
     policy: NetworkPolicy,
     /// In place of Google's own hosts: one server for all services, for tests.
     root: Option<Url>,
+    reachable: Reachable,
 }
+
+/// The hosts that a call may reach, by the isolation of its agents.
+pub type Reachable = Arc<dyn Fn(&Call) -> NetworkPolicy + Send + Sync>;
 
 /// The guarded client for Google. A server that the operator configured in its place may have a private address.
 pub fn google_client(network: &ClientOptions, root: Option<&Url>) -> Client {
@@ -198,7 +202,7 @@ pub fn google_client(network: &ClientOptions, root: Option<&Url>) -> Client {
 }
 
 impl Api {
-    pub(crate) fn new(accounts: Accounts, client: Client, root: Option<Url>) -> Api {
+    pub(crate) fn new(accounts: Accounts, client: Client, root: Option<Url>, reachable: Reachable) -> Api {
         let mut hosts: Vec<HostPattern> = ["*.googleapis.com", "*.googleusercontent.com"]
             .iter()
             .filter_map(|host| HostPattern::parse(host).ok())
@@ -206,7 +210,7 @@ impl Api {
         if let Some(host) = root.as_ref().and_then(Url::host_str) {
             hosts = HostPattern::parse(host).into_iter().collect();
         }
-        Api(Arc::new(Inner { accounts, client, policy: NetworkPolicy::AllowList(hosts), root }))
+        Api(Arc::new(Inner { accounts, client, policy: NetworkPolicy::AllowList(hosts), root, reachable }))
     }
 
     pub(crate) fn accounts(&self) -> &Accounts {
@@ -251,23 +255,25 @@ impl Api {
         let deadline = Instant::now() + ACTION_LIMIT;
         let deadline = call.deadline.map_or(deadline, |own| deadline.min(own.into()));
         tokio::select! {
-            answer = self.attempts(account, &request, limit, deadline) => answer,
+            answer = self.attempts(call, account, &request, limit, deadline) => answer,
             () = call.cancel.cancelled() => Err(GoogleError::Cancelled),
         }
     }
 
     async fn attempts(
         &self,
+        caller: &Call,
         account: Option<&str>,
         request: &ApiCall,
         limit: usize,
         deadline: Instant,
     ) -> Result<ApiAnswer, GoogleError> {
+        let policy = self.0.policy.within(&(self.0.reachable)(caller));
         let mut token = self.0.accounts.token(account, request.scopes).await?;
         let mut was_renewed = false;
         let mut attempt = 1;
         loop {
-            let failed = match self.attempt(&token, request, limit, deadline).await {
+            let failed = match self.attempt(&token, request, &policy, limit, deadline).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
@@ -291,11 +297,13 @@ impl Api {
         &self,
         token: &AccessToken,
         call: &ApiCall,
+        policy: &NetworkPolicy,
         limit: usize,
         deadline: Instant,
     ) -> Result<ApiAnswer, FailedAttempt> {
         let service = call.service;
-        let request = self.request(token, call, deadline).map_err(FailedAttempt::last)?;
+        let mut request = self.request(token, call, deadline).map_err(FailedAttempt::last)?;
+        request.policy = policy.clone();
         let net = |err: NetError| FailedAttempt::of_net(call, &err, token);
         let response = self.0.client.send(request).await.map_err(net)?;
         let (status, headers) = (response.status, response.headers);
@@ -334,7 +342,6 @@ impl Api {
         }
         let mut request = Request::get(url, deadline);
         request.method = call.method.clone();
-        request.policy = self.0.policy.clone();
         request.redirects = match call.method {
             Method::GET => Redirects::Follow,
             _ => Redirects::Stop,

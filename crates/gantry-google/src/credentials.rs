@@ -24,6 +24,8 @@ pub struct Credentials {
     pub scopes: Vec<String>,
     /// One server in place of all of Google's hosts, for tests.
     pub api_url: Option<Url>,
+    /// Why a configured credential cannot be used.
+    pub problems: Vec<String>,
 }
 
 impl Credentials {

@@ -6,10 +6,12 @@
 mod accounts;
 mod api;
 mod calendar;
+mod config;
 mod credentials;
 mod declare;
 mod docs;
 mod document;
+mod domain;
 mod drive;
 mod errors;
 mod file_place;
@@ -31,9 +33,12 @@ mod tools;
 mod workspace;
 
 pub use accounts::{AccountStatus, Accounts};
-pub use api::google_client;
+pub use api::{Reachable, google_client};
+pub use config::GoogleConfig;
 pub use credentials::{Credentials, OAuthClient};
+pub use domain::{GoogleDomain, GoogleParts};
 pub use oauth::SignInError;
 pub use oauth::browser::BrowserSignIn;
 pub use oauth::device::DeviceSignIn;
+pub use scopes::check as check_scope;
 pub use workspace::WorkspaceFiles;

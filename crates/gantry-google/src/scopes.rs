@@ -8,6 +8,44 @@ const ALL_MAIL: (&str, &str) = ("mail.google.com", "https://mail.google.com/");
 pub(crate) const DEFAULT: &[&str] =
     &["gmail.readonly", "spreadsheets.readonly", "drive.readonly", "calendar.readonly", "documents.readonly"];
 
+/// The scopes that the tools can use.
+const KNOWN: [&str; 23] = [
+    "gmail.readonly",
+    "gmail.metadata",
+    "gmail.labels",
+    "gmail.send",
+    "gmail.compose",
+    "gmail.modify",
+    "mail.google.com",
+    "spreadsheets.readonly",
+    "spreadsheets",
+    "drive.metadata.readonly",
+    "drive.metadata",
+    "drive.readonly",
+    "drive.file",
+    "drive",
+    "calendar.readonly",
+    "calendar.freebusy",
+    "calendar.events.freebusy",
+    "calendar.events.readonly",
+    "calendar.events",
+    "calendar",
+    "documents.readonly",
+    "documents",
+    "calendar.calendarlist.readonly",
+];
+
+/// Checks a scope that a person wrote, and returns its short name.
+pub fn check(scope: &str) -> Result<&str, String> {
+    let name = short(scope.trim());
+    if KNOWN.contains(&name) {
+        return Ok(name);
+    }
+    let near = gantry_tool::nearest(name, KNOWN);
+    let near = near.first().map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    Err(format!("{name:?} is not a scope that the tools can use{near}"))
+}
+
 /// Returns the full name of a scope.
 pub(crate) fn full(short: &str) -> String {
     match short {

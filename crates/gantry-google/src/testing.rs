@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gantry_net::{Client, ClientOptions, HostPattern, Request, Url};
+use gantry_net::{Client, ClientOptions, HostPattern, NetworkPolicy, Request, Url};
 use gantry_store::{DataDir, Secrets};
 use gantry_testkit::google::{CLIENT_ID, CLIENT_SECRET, DEVICE_CLIENT_ID, DEVICE_CLIENT_SECRET, FakeGoogle};
 use gantry_tool::testing::{MemoryAudit, call_as, gate};
@@ -140,7 +140,12 @@ impl Bench {
         let accounts = accounts_in(&folder, credentials.clone());
         let client = google_client(&ClientOptions::default(), credentials.api_url.as_ref());
         let google = Arc::new(Google {
-            api: Api::new(accounts.clone(), client, credentials.api_url),
+            api: Api::new(
+                accounts.clone(),
+                client,
+                credentials.api_url,
+                Arc::new(|_| NetworkPolicy::AllowAll),
+            ),
             files: Arc::new(TestFiles(folder.path().to_owned())),
             masker: Masker::new([STORED_SECRET.to_owned()]),
             zone: TimeZone::get("Europe/Berlin").unwrap(),

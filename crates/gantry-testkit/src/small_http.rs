@@ -40,6 +40,7 @@ pub(crate) enum Answer {
     /// Closes the connection.
     Cut,
     /// Never answers.
+    #[cfg(feature = "chat")]
     Mute,
 }
 
@@ -90,6 +91,7 @@ async fn connection(mut stream: TcpStream, handler: Handler) -> std::io::Result<
                 stream.write_all(&body).await?;
             }
             Answer::Cut => return Ok(()),
+            #[cfg(feature = "chat")]
             Answer::Mute => std::future::pending().await,
         }
     }
@@ -124,6 +126,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<O
     Ok(Some(request))
 }
 
+#[cfg(feature = "chat")]
 /// Reads `multipart/form-data`: name, file name, and value of each field.
 pub(crate) fn multipart(request: &Request) -> Vec<(String, Option<String>, Vec<u8>)> {
     let content_type = request.header("content-type").unwrap_or_default();
@@ -148,6 +151,7 @@ pub(crate) fn multipart(request: &Request) -> Vec<(String, Option<String>, Vec<u
     parts
 }
 
+#[cfg(feature = "chat")]
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }

@@ -190,7 +190,7 @@ pub(super) fn range(
 }
 
 /// A time with its offset, and its zone, which recurring events need.
-pub(super) fn moment(at: Timestamp, zone: &TimeZone) -> Value {
+fn moment(at: Timestamp, zone: &TimeZone) -> Value {
     let text = Zoned::new(at, zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
     json!({"dateTime": text, "timeZone": times::zone_name(zone)})
 }

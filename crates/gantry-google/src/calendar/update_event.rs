@@ -6,7 +6,7 @@ use gantry_tool::{AskedCall, ToolError};
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
-use super::event::{Event, Moment, addresses, event_path, get, moment, parsed, range, recurrence};
+use super::event::{Event, Moment, addresses, event_path, get, parsed, range, recurrence};
 use super::{Input, SERVICE, Updates, WRITE};
 use crate::api::{ApiCall, Service};
 use crate::declare::{Ctx, Google};
