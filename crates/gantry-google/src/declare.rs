@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{Effect, Label, Tool};
+use gantry_tool::{Effect, Label, Masker, Tool};
 use jiff::tz::TimeZone;
 
 use crate::api::Api;
@@ -12,6 +12,8 @@ use crate::workspace::WorkspaceFiles;
 pub(crate) struct Google {
     pub(crate) api: Api,
     pub(crate) files: Arc<dyn WorkspaceFiles>,
+    /// Knows the stored secrets, which no message may contain.
+    pub(crate) masker: Masker,
     /// The zone in which local times are read and shown.
     pub(crate) zone: TimeZone,
 }

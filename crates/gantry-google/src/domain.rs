@@ -8,6 +8,7 @@ use gantry_domain::{Domain, Finding, FindingLevel, MethodContext, Methods, Runni
 use gantry_net::ClientOptions;
 use gantry_protocol::{Empty, ErrorCode, WireError};
 use gantry_store::{DataDir, Secrets};
+use gantry_tool::Masker;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
@@ -30,6 +31,8 @@ pub struct GoogleParts {
     /// The owner's zone.
     pub zone: TimeZone,
     pub files: Arc<dyn WorkspaceFiles>,
+    /// Knows the stored secrets.
+    pub masker: Masker,
     pub reachable: Reachable,
 }
 
@@ -39,12 +42,12 @@ pub struct GoogleDomain {
 
 impl GoogleDomain {
     pub fn new(parts: GoogleParts) -> GoogleDomain {
-        let GoogleParts { credentials, network, data, secrets, zone, files, reachable } = parts;
+        let GoogleParts { credentials, network, data, secrets, zone, files, masker, reachable } = parts;
         let root = credentials.api_url.clone();
         let client = google_client(&network, root.as_ref());
         let accounts = Accounts::new(credentials, client.clone(), &data, secrets);
         let api = Api::new(accounts, client, root, reachable);
-        GoogleDomain { google: Arc::new(Google { api, files, zone }) }
+        GoogleDomain { google: Arc::new(Google { api, files, masker, zone }) }
     }
 
     fn accounts(&self) -> &Accounts {

@@ -9,10 +9,17 @@ mod calendar;
 mod config;
 mod credentials;
 mod declare;
+mod docs;
+mod document;
 mod domain;
 mod drive;
 mod errors;
+mod file_place;
+mod gmail;
 mod ids;
+#[cfg(test)]
+mod injection_tests;
+mod mail;
 mod oauth;
 mod others_words;
 mod questions;

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use gantry_net::{Client, ClientOptions, HostPattern, NetworkPolicy, Request, Url};
 use gantry_store::{DataDir, Secrets};
 use gantry_testkit::google::{CLIENT_ID, CLIENT_SECRET, DEVICE_CLIENT_ID, DEVICE_CLIENT_SECRET, FakeGoogle};
 use gantry_tool::testing::{MemoryAudit, call_as, gate};
 use gantry_tool::{
-    Approval, Approver, Autonomy, Call, Consent, Gate, Principal, QuestionText, Surface, ToolError,
+    Approval, Approver, Autonomy, Call, Consent, Gate, Masker, Principal, QuestionText, Surface, ToolError,
 };
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -22,6 +23,10 @@ use crate::declare::Google;
 use crate::workspace::WorkspaceFiles;
 
 pub(crate) const ANN: &str = "ann@example.com";
+/// A secret that is stored, so no message may contain it.
+pub(crate) const STORED_SECRET: &str = "correct-horse-battery";
+/// The folder of storage.
+const STORAGE: &str = "storage";
 
 pub(crate) struct Bench {
     pub(crate) fake: FakeGoogle,
@@ -40,6 +45,7 @@ pub(crate) enum Person {
     Absent,
 }
 
+/// The workspace is a folder, and so is storage.
 struct TestFiles(PathBuf);
 
 impl WorkspaceFiles for TestFiles {
@@ -60,6 +66,28 @@ impl WorkspaceFiles for TestFiles {
         let failed = |err: std::io::Error| ToolError::failed(format!("{path}: {err}"));
         let mut file = std::fs::File::create_new(self.0.join(path)).map_err(failed)?;
         std::io::Write::write_all(&mut file, content).map_err(failed)
+    }
+
+    fn read_stored<'a>(
+        &'a self,
+        call: &'a Call,
+        path: &'a str,
+        max: u64,
+    ) -> BoxFuture<'a, Result<Vec<u8>, ToolError>> {
+        Box::pin(async move { self.read(call, &format!("{STORAGE}/{path}"), max) })
+    }
+
+    fn create_stored<'a>(
+        &'a self,
+        call: &'a Call,
+        path: &'a str,
+        content: Vec<u8>,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        Box::pin(async move {
+            let place = format!("{STORAGE}/{path}");
+            std::fs::create_dir_all(self.0.join(&place).parent().unwrap()).unwrap();
+            self.create(call, &place, &content)
+        })
     }
 }
 
@@ -119,6 +147,7 @@ impl Bench {
                 Arc::new(|_| NetworkPolicy::AllowAll),
             ),
             files: Arc::new(TestFiles(folder.path().to_owned())),
+            masker: Masker::new([STORED_SECRET.to_owned()]),
             zone: TimeZone::get("Europe/Berlin").unwrap(),
         });
         // Without a masker, so that a token that gets anywhere is seen.
@@ -126,7 +155,17 @@ impl Bench {
         Bench { fake, gate, audit, accounts, folder }
     }
 
-    fn call_of(&self, principal: Principal, surface: Surface) -> Call {
+    /// A file of the workspace.
+    pub(crate) fn file(&self, path: &str) -> Vec<u8> {
+        std::fs::read(self.folder.path().join(path)).unwrap()
+    }
+
+    /// A file of the agent's storage.
+    pub(crate) fn stored(&self, path: &str) -> Vec<u8> {
+        self.file(&format!("{STORAGE}/{path}"))
+    }
+
+    pub(crate) fn call_of(&self, principal: Principal, surface: Surface) -> Call {
         Call::new(principal, surface, self.folder.path().to_owned())
     }
 

@@ -5,11 +5,17 @@ use std::sync::Arc;
 use gantry_tool::Tool;
 
 use crate::declare::Google;
-use crate::{calendar, drive, sheets};
+use crate::{calendar, docs, drive, gmail, sheets};
 
 /// The names of [`all`].
-pub(crate) const NAMES: &[&str] = &[sheets::NAME, drive::NAME, calendar::NAME];
+pub(crate) const NAMES: &[&str] = &[gmail::NAME, sheets::NAME, drive::NAME, calendar::NAME, docs::NAME];
 
 pub(crate) fn all(google: &Arc<Google>) -> Vec<Tool> {
-    vec![sheets::tool(google), drive::tool(google), calendar::tool(google)]
+    vec![
+        gmail::tool(google),
+        sheets::tool(google),
+        drive::tool(google),
+        calendar::tool(google),
+        docs::tool(google),
+    ]
 }

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
+use futures_util::future::BoxFuture;
 use gantry_tool::{Call, ToolError};
 
-/// Reads and writes files of a caller's workspace. The methods block; call them off the async threads.
+/// Reads and writes files of a caller's workspace. `read` and `create` block; call them off the async threads.
 pub trait WorkspaceFiles: Send + Sync + 'static {
     /// Resolves a path for [`gantry_tool::Tool::touches`].
     fn touched(&self, call: &Call, path: &str) -> PathBuf;
@@ -15,4 +16,20 @@ pub trait WorkspaceFiles: Send + Sync + 'static {
 
     /// Writes a new file. An existing file is an error.
     fn create(&self, call: &Call, path: &str, content: &[u8]) -> Result<(), ToolError>;
+
+    /// Reads a whole file of the calling agent's storage.
+    fn read_stored<'a>(
+        &'a self,
+        call: &'a Call,
+        path: &'a str,
+        max: u64,
+    ) -> BoxFuture<'a, Result<Vec<u8>, ToolError>>;
+
+    /// Writes a new file to the calling agent's storage. An existing file is an error.
+    fn create_stored<'a>(
+        &'a self,
+        call: &'a Call,
+        path: &'a str,
+        content: Vec<u8>,
+    ) -> BoxFuture<'a, Result<(), ToolError>>;
 }

@@ -5,8 +5,10 @@
 
 mod calendar;
 mod discovery;
+mod docs;
 mod drive;
 mod field_mask;
+mod gmail;
 mod oauth;
 mod schema;
 mod sheets;
@@ -21,7 +23,9 @@ use crate::small_http::{Answer, Request, serve};
 
 pub use calendar::Calendar;
 pub use discovery::installed;
+pub use docs::{Docs, StoredDocument};
 pub use drive::{Drive, File};
+pub use gmail::{Gmail, Mail};
 pub use oauth::{CLIENT_ID, CLIENT_SECRET, Consent, DEVICE_CLIENT_ID, DEVICE_CLIENT_SECRET, OAuth};
 pub use sheets::Sheets;
 
@@ -91,6 +95,8 @@ pub struct State {
     pub calendar: Calendar,
     pub sheets: Sheets,
     pub drive: Drive,
+    pub docs: Docs,
+    pub gmail: Gmail,
     faults: VecDeque<(String, Fault)>,
     seen: Vec<Seen>,
     /// Requests that failed a check: method, path and reason.
@@ -326,6 +332,8 @@ fn behave(state: &mut State, seen: &Seen) -> Reply {
         "calendar" => calendar::answer(&mut state.calendar, seen),
         "sheets" => sheets::answer(&mut state.sheets, seen),
         "drive" => drive::answer(state, seen),
+        "docs" => docs::answer(&mut state.docs, seen),
+        "gmail" => gmail::answer(&mut state.gmail, seen),
         _ => Reply::Error(501, "notImplemented", format!("this server has no {}", seen.id)),
     }
 }

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
+use futures_util::future::BoxFuture;
 use gantry_google::{
     Accounts, Credentials, GoogleConfig, GoogleParts, OAuthClient, WorkspaceFiles, google_client,
 };
 use gantry_net::Url;
-use gantry_tool::{Call, ToolError};
-use gantry_toolsets::Machine;
+use gantry_tool::{Call, Masker, ToolError};
+use gantry_toolsets::{Machine, Native};
 
 use crate::agent_sessions::zone;
 use crate::config::Config;
@@ -87,6 +88,8 @@ pub(crate) fn parts(
     environment: &Environment,
     config: &Config,
     machine: &Arc<Machine>,
+    native: &Arc<Native>,
+    masker: &Masker,
 ) -> Result<GoogleParts> {
     let own = machine.clone();
     Ok(GoogleParts {
@@ -95,7 +98,8 @@ pub(crate) fn parts(
         data: environment.data.clone(),
         secrets: environment.secrets(),
         zone: zone(config)?,
-        files: Arc::new(MachineFiles(machine.clone())),
+        files: Arc::new(CallerFiles { machine: machine.clone(), native: native.clone() }),
+        masker: masker.clone(),
         reachable: Arc::new(move |call| {
             let agents = std::iter::once(&call.agent).chain(&call.policy_agents);
             let policies = agents.map(|agent| own.reachable_by(agent));
@@ -104,19 +108,40 @@ pub(crate) fn parts(
     })
 }
 
-/// The workspace as the file tools see it.
-struct MachineFiles(Arc<Machine>);
+/// The workspace and the storage of a caller, as the file tools see them.
+struct CallerFiles {
+    machine: Arc<Machine>,
+    native: Arc<Native>,
+}
 
-impl WorkspaceFiles for MachineFiles {
+impl WorkspaceFiles for CallerFiles {
     fn touched(&self, call: &Call, path: &str) -> PathBuf {
-        self.0.workspace_path(call, path)
+        self.machine.workspace_path(call, path)
     }
 
     fn read(&self, call: &Call, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
-        self.0.read_workspace_file(call, path, max)
+        self.machine.read_workspace_file(call, path, max)
     }
 
     fn create(&self, call: &Call, path: &str, content: &[u8]) -> Result<(), ToolError> {
-        self.0.create_workspace_file(call, path, content)
+        self.machine.create_workspace_file(call, path, content)
+    }
+
+    fn read_stored<'a>(
+        &'a self,
+        call: &'a Call,
+        path: &'a str,
+        max: u64,
+    ) -> BoxFuture<'a, Result<Vec<u8>, ToolError>> {
+        Box::pin(self.native.read_stored_file(call, path, max))
+    }
+
+    fn create_stored<'a>(
+        &'a self,
+        call: &'a Call,
+        path: &'a str,
+        content: Vec<u8>,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        Box::pin(self.native.create_stored_file(call, path, content))
     }
 }

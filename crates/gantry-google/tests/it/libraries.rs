@@ -29,6 +29,21 @@ async fn gspread_accepts_sheets() {
     assert_eq!(fake.rejected(), Vec::<String>::new());
 }
 
+const MAIL: &str = "From: Jo <j@c.example>\nTo: ann@example.com\nSubject: Plan\nMessage-ID: <m2@c.example>\nMIME-Version: 1.0\n\
+    Content-Type: multipart/mixed; boundary=\"b1\"\n\n--b1\nContent-Type: text/plain\n\nHello\n--b1\n\
+    Content-Type: application/pdf; name=\"plan.pdf\"\nContent-Disposition: attachment; filename=\"plan.pdf\"\n\
+    Content-Transfer-Encoding: base64\n\nJVBERi0xLjQ=\n--b1--\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn google_api_python_client_accepts_mail_and_docs() {
+    let fake = FakeGoogle::start().await;
+    let token = fake.token("ann@example.com", &["gmail.modify", "documents"]);
+    let received = fake.state().gmail.receive(MAIL);
+    let document = fake.state().docs.add("Log", "first");
+    crate::judge::run("mail_and_docs", &[&fake.url(), &token, &received, &document]).await;
+    assert_eq!(fake.state().gmail.sent().len(), 3);
+}
+
 /// Each line is a request that Google rejects, and the beginning of its reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_requests_are_rejected() {
