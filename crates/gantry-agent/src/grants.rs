@@ -212,7 +212,9 @@ pub(crate) fn offers(asked: &Approval, known: &[StoredGrant], hours: u32) -> Vec
         AskedAction::Message { to, .. } if is_shown => {
             vec![session(GrantScope::Recipient(to.clone())), lasting(GrantScope::Recipient(to.clone()))]
         }
-        AskedAction::Message { .. } | AskedAction::FileRead { .. } => vec![session(GrantScope::Call)],
+        AskedAction::Message { .. } | AskedAction::FileRead { .. } | AskedAction::ServiceChange { .. } => {
+            vec![session(GrantScope::Call)]
+        }
         AskedAction::Schedule { .. } => Vec::new(),
         AskedAction::Other { .. } | AskedAction::Unknown => {
             vec![session(GrantScope::Call), session(GrantScope::Tool)]

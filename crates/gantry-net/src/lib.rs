@@ -5,6 +5,7 @@
 
 mod addresses;
 mod body;
+mod browser_login;
 mod client;
 mod connect;
 mod decode;
@@ -12,7 +13,6 @@ mod dial;
 pub mod egress;
 mod gateway_url;
 mod guard;
-mod loopback;
 mod policy;
 mod redirect;
 mod stream;
@@ -24,6 +24,7 @@ mod websocket;
 
 pub use addresses::why_closed;
 pub use body::{Body, ReadBody};
+pub use browser_login::{LoginPage, LoginPageError, LoginSecrets, Returned};
 pub use client::{
     Client, ClientOptions, MAX_REDIRECTS, NetError, Redirects, Request, Response, is_clients_own,
 };
@@ -36,7 +37,6 @@ pub use gateway_url::{GatewayUrl, UrlError};
 pub use guard::names_metadata;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use ipnet::IpNet;
-pub use loopback::listen_on_loopback;
 pub use policy::{HostPattern, HostPatternError, NetworkPolicy};
 pub use stream::{GuardedStream, Security};
 pub use target::check_address;

@@ -71,6 +71,18 @@ pub enum AskedAction {
         #[serde(default, skip_serializing_if = "is_zero")]
         not_shown: u64,
     },
+    /// Something changes at a service, in the owner's name.
+    ServiceChange {
+        /// The service, such as `Google Calendar`.
+        service: String,
+        /// What changes, as a command: `delete the event "Standup"`.
+        what: String,
+        /// The details: fields, recipients, content.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        not_shown: u64,
+    },
     /// An agent plans work that runs later without a person.
     Schedule {
         /// What runs, such as the job's name and agent.
@@ -117,6 +129,7 @@ impl AskedAction {
             | AskedAction::FileChange { not_shown, .. }
             | AskedAction::WebRequest { not_shown, .. }
             | AskedAction::Message { not_shown, .. }
+            | AskedAction::ServiceChange { not_shown, .. }
             | AskedAction::Schedule { not_shown, .. }
             | AskedAction::Other { not_shown, .. } => *not_shown,
             AskedAction::FileRead { .. } | AskedAction::Connection { .. } | AskedAction::Unknown => 0,

@@ -14,6 +14,8 @@ mod files;
 mod fleet;
 #[cfg(feature = "program")]
 mod gateway;
+#[cfg(feature = "google")]
+pub mod google;
 #[cfg(feature = "program")]
 mod http;
 #[cfg(feature = "peers")]
@@ -27,6 +29,8 @@ mod random;
 mod s3_proxy;
 #[cfg(feature = "s3")]
 mod s3_server;
+#[cfg(any(feature = "chat", feature = "google"))]
+mod small_http;
 #[cfg(feature = "program")]
 mod terminal;
 mod wait;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_files::{FileError, Files, PartRecords, Scope};
+use gantry_files::{FileError, Files, PartRecords, Scope, WriteOptions};
 use gantry_net::{Client, NetworkPolicy};
 use gantry_process::workers::Workers;
 use gantry_process::{ProcessError, Processes, env};
@@ -262,6 +262,22 @@ impl Machine {
     /// Like [`Machine::touched_free`], for tools that stay in the workspace.
     pub(crate) fn touched_contained(&self, call: &Call, path: impl AsRef<Path>) -> PathBuf {
         touched(self.contained(call), call, path.as_ref())
+    }
+
+    /// Resolves a path of the call's workspace for policy, for tools of domains.
+    pub fn workspace_path(&self, call: &Call, path: &str) -> PathBuf {
+        self.touched_contained(call, path)
+    }
+
+    /// Reads a whole file of the call's workspace, at most `max` bytes. Blocks.
+    pub fn read_workspace_file(&self, call: &Call, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
+        self.contained(call)?.open(path).and_then(|file| file.read_all(max)).map_err(file_error)
+    }
+
+    /// Writes a new file in the call's workspace. An existing file is an error. Blocks.
+    pub fn create_workspace_file(&self, call: &Call, path: &str, content: &[u8]) -> Result<(), ToolError> {
+        let options = WriteOptions { make_parents: true, only_new: true };
+        self.contained(call)?.replace(path, &[content], options).map(drop).map_err(file_error)
     }
 
     /// Returns [`Machine::touched_free`] as a function, for tools to declare paths with.

@@ -15,7 +15,7 @@ mod workspace;
 mod write_file;
 
 use gantry_store::{Memories, ObjectError, Objects};
-use gantry_tool::{AskedCall, Done, ToolError, done};
+use gantry_tool::{AskedCall, Call, Done, ToolError, done};
 use serde_json::Value;
 
 use crate::{ToolEntry, asked};
@@ -46,6 +46,36 @@ impl Native {
 
     pub fn objects(&self) -> &Objects {
         &self.objects
+    }
+
+    /// Reads a whole file of the calling agent's storage, for tools of domains.
+    pub async fn read_stored_file(&self, call: &Call, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
+        let path = WorkspacePath::file(call, path)?;
+        for (_, key) in path.candidates() {
+            let found = self.objects.get(&key, max).await.map_err(reading_error(&path))?;
+            if let Some(object) = found {
+                return Ok(object.bytes.to_vec());
+            }
+        }
+        Err(ToolError::failed(format!("there is no file {} in storage", path.shown())))
+    }
+
+    /// Writes a new file to the calling agent's storage, for tools of domains. An existing file is an error.
+    pub async fn create_stored_file(
+        &self,
+        call: &Call,
+        path: &str,
+        content: Vec<u8>,
+    ) -> Result<(), ToolError> {
+        let path = WorkspacePath::written_file(call, path)?;
+        path.check_not_shared_folder(&self.objects).await?;
+        let key = path.key();
+        if self.objects.head(&key).await.map_err(object_error)?.is_some() {
+            let text = format!("{} exists in storage", path.shown());
+            return Err(ToolError::failed(text).with_hint("choose another name"));
+        }
+        let put = self.objects.put(&key, content, gantry_store::content_type(path.shown()));
+        put.await.map_err(object_error)
     }
 }
 

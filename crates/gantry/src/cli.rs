@@ -11,6 +11,7 @@ use crate::commands::chat::ChatArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigArgs;
 use crate::commands::cron::CronArgs;
+use crate::commands::google::GoogleArgs;
 use crate::commands::grants::GrantsArgs;
 use crate::commands::logs::LogsArgs;
 use crate::commands::mcp::McpArgs;
@@ -141,6 +142,8 @@ pub(crate) enum Command {
     Cron(CronArgs),
     /// Show chat channels, link yourself, admit people
     Channels(ChannelsArgs),
+    /// Sign in to Google Workspace, show accounts, sign out
+    Google(GoogleArgs),
     /// List messages of background work, and resend or drop them
     Outbox(OutboxArgs),
     /// Manage approvals that also cover later calls: list, explain, revoke

@@ -4,6 +4,7 @@ mod agents;
 pub(crate) mod apis;
 mod ask;
 pub(crate) mod audit;
+pub(crate) mod browser;
 pub(crate) mod call;
 pub(crate) mod channels;
 pub(crate) mod chat;
@@ -11,6 +12,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod cron;
 mod doctor;
+pub(crate) mod google;
 pub(crate) mod grants;
 pub(crate) mod logs;
 pub(crate) mod mcp;
@@ -63,6 +65,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Sessions(args) => sessions::run(&environment, output, args),
         Command::Cron(args) => cron::run(&environment, output, args),
         Command::Channels(args) => channels::run(&environment, output, args),
+        Command::Google(args) => google::run(&environment, output, args),
         Command::Outbox(args) => outbox::run(&environment, output, args),
         Command::Grants(args) => grants::run(&environment, output, args),
         Command::Pipelines(args) => pipelines::run(&environment, output, args),

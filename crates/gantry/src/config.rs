@@ -78,6 +78,7 @@ config! {
     tasks: gantry_flow::TasksConfig,
     /// Accounts of chat services.
     channels: gantry_channels::ChannelsConfig,
+    google: gantry_google::GoogleConfig,
     #[cfg(feature = "gantry-example")] example: gantry_example::ExampleConfig,
 }
 

@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod environment;
 mod exit;
+mod google;
 mod line_editor;
 mod live_config;
 mod live_secrets;

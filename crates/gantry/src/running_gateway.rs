@@ -14,6 +14,7 @@ use gantry_gateway::{
     Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, PortsDomain,
     ProtectedResource, Serving, TlsFiles, serve,
 };
+use gantry_google::GoogleDomain;
 use gantry_mcp::client::McpServersDomain;
 use gantry_net::GatewayUrl;
 use gantry_node::NodeLog;
@@ -32,6 +33,7 @@ use crate::agent_shells_summary::agent_shells_summary;
 use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::UsageError;
+use crate::google;
 use crate::live_config::{self, LiveConfig};
 use crate::local::{KEEPER_ARGUMENT, Setup, WORKER_ARGUMENT, masker, sensitive_paths};
 use crate::logging::{self, FILE_ONLY};
@@ -175,6 +177,7 @@ impl RunningGateway {
             Arc::new(AgentsDomain::new(sessions.clone())),
             Arc::new(ChannelsDomain::open(ChannelsParts { config: config.channels.clone(), database: database.clone(), sessions: sessions.clone(), outbox: outbox.clone(), objects: native.objects().clone(), network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), public_url: config.gateway.public_url.clone() }).await?),
             Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions, outbox, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
+            Arc::new(GoogleDomain::new(google::parts(environment, &config, &machine, &native, &masker)?)),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         let gateway = Gateway::new(GatewayParts {

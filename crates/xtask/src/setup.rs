@@ -46,12 +46,14 @@ const NODE_PACKAGES: [&str; 15] = [
 ];
 
 /// Environments of Python packages by folder: versions of one package exclude each other.
-const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 10] = [
+const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 11] = [
     ("venv", &["mcp==2.3.0", "openai==3.49.0"]),
     ("venv-agents", &["langchain-mcp-adapters==0.3.2", "langchain-openai==1.7.3", "openai-agents==0.24.0"]),
     ("venv-chat", &["discord.py==2.7.1", "python-telegram-bot==22.8", "pywa==4.5.0", "slack_sdk==3.46.0"]),
     ("venv-cron", &["croniter==6.2.4", "tzdata==2026.6"]),
     ("venv-fastmcp", &["fastmcp==4.1.2"]),
+    // Their descriptions of Google's APIs are what requests are checked with.
+    ("venv-google", &["google-api-python-client==2.202.0", "google-auth==2.62.2", "gspread==6.2.1"]),
     ("venv-litellm", &["litellm==1.106.2"]),
     ("venv-mail", &["aiosmtpd==1.4.6"]),
     ("venv-matrix", &["matrix-synapse==1.163.2"]),

@@ -36,8 +36,8 @@ pub enum LoginError {
     Denied(String),
     #[error("the login was not completed in the browser within {0:?}")]
     TimedOut(Duration),
-    #[error("cannot wait for the browser: {0}")]
-    Listen(std::io::Error),
+    #[error(transparent)]
+    Page(#[from] gantry_net::LoginPageError),
     #[error(transparent)]
     Secrets(#[from] gantry_store::SecretsError),
     #[error(transparent)]

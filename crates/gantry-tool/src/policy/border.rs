@@ -28,6 +28,9 @@ pub(super) fn verdict(request: &Request<'_>) -> Option<Verdict> {
             let workspace = request.call.workspace.display();
             Some(format!("{} is outside the workspace ({workspace})", path.display()))
         }
+        Crossing::Change { what } => {
+            Some(format!("{} has not been allowed to {what} yet", request.call.agent))
+        }
         Crossing::Message { to } => {
             Some(format!("{} has not been allowed to write to {to} yet", request.call.agent))
         }
@@ -45,7 +48,11 @@ pub(super) fn labelled(policy: &Policy, request: &Request<'_>, verdict: Verdict,
     };
     let is_source = |crossing: &Crossing| match crossing {
         Crossing::Host { host, .. } => call.private_from.as_ref() == Some(host),
-        Crossing::Network | Crossing::Foreign | Crossing::Write(_) | Crossing::Message { .. } => false,
+        Crossing::Network
+        | Crossing::Foreign
+        | Crossing::Write(_)
+        | Crossing::Change { .. }
+        | Crossing::Message { .. } => false,
     };
     if crossings(request).all(is_source) {
         return verdict;
@@ -62,6 +69,7 @@ pub(super) fn labelled(policy: &Policy, request: &Request<'_>, verdict: Verdict,
     let what = match crossing {
         Crossing::Host { host, .. } => format!("the call connects to {host}"),
         Crossing::Write(path) => format!("the call writes {}, outside the workspace", path.display()),
+        Crossing::Change { what } => format!("the call would {what}"),
         Crossing::Message { to } => format!("the call sends a message to {to}"),
         Crossing::Network | Crossing::Foreign => "the call has network access".to_owned(),
     };

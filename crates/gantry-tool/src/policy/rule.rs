@@ -180,9 +180,11 @@ impl Rule {
         !crossings.is_empty()
             && crossings.iter().all(|crossing| match crossing {
                 Crossing::Host { host, .. } => self.hosts.contains(host),
-                Crossing::Network | Crossing::Foreign | Crossing::Write(_) | Crossing::Message { .. } => {
-                    false
-                }
+                Crossing::Network
+                | Crossing::Foreign
+                | Crossing::Write(_)
+                | Crossing::Change { .. }
+                | Crossing::Message { .. } => false,
             })
     }
 
@@ -190,7 +192,11 @@ impl Rule {
         let is_named = |path: &Path| self.paths.iter().any(|named| path.starts_with(named));
         let reaches_elsewhere = |crossing: &Crossing| match crossing {
             Crossing::Write(path) => !is_named(path),
-            Crossing::Host { .. } | Crossing::Network | Crossing::Foreign | Crossing::Message { .. } => true,
+            Crossing::Host { .. }
+            | Crossing::Network
+            | Crossing::Foreign
+            | Crossing::Change { .. }
+            | Crossing::Message { .. } => true,
         };
         !request.touches.is_empty()
             && request.touches.iter().all(|touch| is_named(&touch.path))

@@ -78,6 +78,9 @@ pub(crate) fn asked_action(masker: &Masker, action: &AskedAction) -> AskedAction
         AskedAction::Message { to, text: message, .. } => {
             AskedAction::Message { to: text(&to), text: text(&message), not_shown: 0 }
         }
+        AskedAction::ServiceChange { service, what, text: details, .. } => {
+            AskedAction::ServiceChange { service, what: text(&what), text: text(&details), not_shown: 0 }
+        }
         AskedAction::Schedule { what, when, text: task, .. } => {
             AskedAction::Schedule { what: text(&what), when: text(&when), text: text(&task), not_shown: 0 }
         }
@@ -93,6 +96,7 @@ pub(crate) fn asked_action(masker: &Masker, action: &AskedAction) -> AskedAction
         | AskedAction::FileChange { not_shown, .. }
         | AskedAction::WebRequest { not_shown, .. }
         | AskedAction::Message { not_shown, .. }
+        | AskedAction::ServiceChange { not_shown, .. }
         | AskedAction::Schedule { not_shown, .. }
         | AskedAction::Other { not_shown, .. } => *not_shown = hidden,
         AskedAction::FileRead { .. } | AskedAction::Connection { .. } | AskedAction::Unknown => {}

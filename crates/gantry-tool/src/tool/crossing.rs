@@ -22,6 +22,8 @@ pub enum Crossing {
     Foreign,
     /// The call writes outside the workspace.
     Write(PathBuf),
+    /// The call changes something at a service in the owner's name. `what` completes "the call would …".
+    Change { what: String },
     /// The call sends a message to somebody other than the owner.
     Message { to: String },
 }

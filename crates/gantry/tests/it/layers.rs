@@ -5,8 +5,15 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Feature areas. Each may depend on [`BELOW_DOMAINS`], and the binary may depend on each.
-const DOMAINS: &[&str] =
-    &["gantry-agent", "gantry-apis", "gantry-channels", "gantry-example", "gantry-flow", "gantry-mcp"];
+const DOMAINS: &[&str] = &[
+    "gantry-agent",
+    "gantry-apis",
+    "gantry-channels",
+    "gantry-example",
+    "gantry-flow",
+    "gantry-google",
+    "gantry-mcp",
+];
 
 /// Domains that use another domain.
 const BETWEEN_DOMAINS: &[(&str, &str)] = &[

@@ -2,14 +2,9 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gantry_net::{Client, HeaderValue, Method, Url, header};
+use gantry_net::{Client, HeaderValue, LoginPage, LoginSecrets, Method, Returned, Url, header};
 use serde::Deserialize;
 use serde_json::json;
-use sha2::{Digest, Sha256};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 
 use super::discovery::{Issuer, Resource, issuer, resource};
 use super::{ClientAuth, Login, LoginError, LoginRecord, address, asking, parsed, token_request};
@@ -17,12 +12,6 @@ use crate::client::sanitize::shown;
 
 /// Timeout of the login in the browser.
 pub const BROWSER_LIMIT: Duration = Duration::from_secs(300);
-/// Timeout of one request to the redirect page.
-const VISIT_LIMIT: Duration = Duration::from_secs(5);
-const MAX_REQUEST_BYTES: usize = 16 * 1024;
-/// Maximum requests to the redirect page.
-const MAX_VISITS: usize = 100;
-
 /// A client that the operator has registered manually.
 #[derive(Debug, Clone, Default)]
 pub struct Registered {
@@ -49,9 +38,8 @@ impl Login {
         address(self.url.as_str())?;
         let about = resource(&self.client, &self.url, challenge).await?;
         let issuer = issuer(&self.client, &self.url, &about).await?;
-        let listener = gantry_net::listen_on_loopback().await.map_err(LoginError::Listen)?;
-        let port = listener.local_addr().map_err(LoginError::Listen)?.port();
-        let redirect = format!("http://127.0.0.1:{port}/callback");
+        let page = LoginPage::open("/callback").await?;
+        let redirect = page.address();
         let before = self.record()?.filter(|before| before.issuer == issuer.issuer);
         let before = before.and_then(|before| before.scope);
         let scope = scope(challenge, &registered, &about, &issuer).map(|scope| joined(before, &scope));
@@ -72,17 +60,18 @@ impl Login {
             scope,
             expires: None,
         };
-        let (verifier, state) = (random(), random());
-        let visit = visit(&issuer, &record, &redirect, &verifier, &state)?;
+        let secrets = LoginSecrets::new();
+        let visit = visit(&issuer, &record, &redirect, &secrets)?;
         show(&visit);
-        let back = tokio::time::timeout(BROWSER_LIMIT, wait(&listener, &state, &issuer))
+        let back = page.wait(&secrets.state, |back| returned(back, &issuer));
+        let back = tokio::time::timeout(BROWSER_LIMIT, back)
             .await
-            .map_err(|_| LoginError::TimedOut(BROWSER_LIMIT))??;
+            .map_err(|_| LoginError::TimedOut(BROWSER_LIMIT))???;
         let form = vec![
             ("grant_type", "authorization_code".to_owned()),
             ("code", back),
             ("redirect_uri", redirect),
-            ("code_verifier", verifier),
+            ("code_verifier", secrets.verifier),
             ("resource", record.resource.clone()),
         ];
         let tokens = token_request(&self.client, &record, client.client_secret.as_deref(), form).await?;
@@ -165,18 +154,16 @@ fn visit(
     issuer: &Issuer,
     record: &LoginRecord,
     redirect: &str,
-    verifier: &str,
-    state: &str,
+    secrets: &LoginSecrets,
 ) -> Result<Url, LoginError> {
     let mut url = address(&issuer.authorization_endpoint)?;
-    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
     url.query_pairs_mut()
         .append_pair("response_type", "code")
         .append_pair("client_id", &record.client_id)
         .append_pair("redirect_uri", redirect)
-        .append_pair("code_challenge", &challenge)
+        .append_pair("code_challenge", &secrets.challenge())
         .append_pair("code_challenge_method", "S256")
-        .append_pair("state", state)
+        .append_pair("state", &secrets.state)
         .append_pair("resource", &record.resource);
     if let Some(scope) = &record.scope {
         url.query_pairs_mut().append_pair("scope", scope);
@@ -184,73 +171,21 @@ fn visit(
     Ok(url)
 }
 
-/// 256 random bits.
-fn random() -> String {
-    let bytes = [*uuid::Uuid::new_v4().as_bytes(), *uuid::Uuid::new_v4().as_bytes()].concat();
-    URL_SAFE_NO_PAD.encode(blake3::hash(&bytes).as_bytes())
-}
-
-/// Waits for the authorization code. Requests without our state are rejected.
-async fn wait(listener: &TcpListener, state: &str, issuer: &Issuer) -> Result<String, LoginError> {
-    for _ in 0..MAX_VISITS {
-        let (mut stream, _) = listener.accept().await.map_err(LoginError::Listen)?;
-        let Ok(Some(target)) = tokio::time::timeout(VISIT_LIMIT, request_target(&mut stream)).await else {
-            continue;
-        };
-        let outcome = returned(&target, state, issuer);
-        let (status, text) = match &outcome {
-            None => ("404 Not Found", "Not found."),
-            Some(Ok(_)) => ("200 OK", "You are logged in. You can close this page."),
-            Some(Err(_)) => ("400 Bad Request", "The login failed. See the terminal for the reason."),
-        };
-        let answer = format!(
-            "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
-            text.len()
-        );
-        let _ = tokio::time::timeout(VISIT_LIMIT, stream.write_all(answer.as_bytes())).await;
-        if let Some(outcome) = outcome {
-            return outcome;
-        }
-    }
-    Err(LoginError::Denied("too many requests without the login's state".to_owned()))
-}
-
-async fn request_target(stream: &mut tokio::net::TcpStream) -> Option<String> {
-    let mut bytes = Vec::new();
-    // Read the whole head, because closing with unread data may lose the answer.
-    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
-        if bytes.len() > MAX_REQUEST_BYTES || stream.read_buf(&mut bytes).await.ok()? == 0 {
-            return None;
-        }
-    }
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let mut words = text.lines().next()?.split(' ');
-    (words.next() == Some("GET")).then(|| words.next().map(str::to_owned))?
-}
-
-/// Returns `None` for a request that is not the redirect.
-fn returned(target: &str, state: &str, issuer: &Issuer) -> Option<Result<String, LoginError>> {
-    let url = Url::parse(&format!("http://localhost{target}")).ok()?;
-    let value =
-        |name: &str| url.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned());
-    if url.path() != "/callback" || value("state").as_deref() != Some(state) {
-        return None;
-    }
-    match value("iss") {
+/// Reads the authorization code that the browser returned with.
+fn returned(returned: &Returned, issuer: &Issuer) -> Result<String, LoginError> {
+    match returned.parameter("iss") {
         Some(iss) if iss != issuer.issuer => {
-            return Some(Err(LoginError::Denied(format!(
-                "the answer comes from another issuer, {}",
-                shown(&iss)
-            ))));
+            return Err(LoginError::Denied(format!("the answer comes from another issuer, {}", shown(&iss))));
         }
         None if issuer.authorization_response_iss_parameter_supported => {
-            return Some(Err(LoginError::Denied("the answer does not name its issuer".to_owned())));
+            return Err(LoginError::Denied("the answer does not name its issuer".to_owned()));
         }
         _ => {}
     }
-    if let Some(error) = value("error") {
-        let described = value("error_description").map(|text| format!("{error}: {text}"));
-        return Some(Err(LoginError::Denied(shown(&described.unwrap_or(error)))));
+    if let Some(error) = returned.parameter("error") {
+        let described = returned.parameter("error_description").map(|text| format!("{error}: {text}"));
+        return Err(LoginError::Denied(shown(&described.unwrap_or(error))));
     }
-    Some(value("code").ok_or_else(|| LoginError::Denied("the answer has no authorization code".to_owned())))
+    let code = returned.parameter("code");
+    code.ok_or_else(|| LoginError::Denied("the answer has no authorization code".to_owned()))
 }

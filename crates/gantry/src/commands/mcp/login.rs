@@ -3,19 +3,14 @@
 use anyhow::Result;
 use clap::Args;
 use gantry_mcp::client::{Registered, ServerError, Servers};
-use gantry_process::{Command, Cwd, env};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::servers::{check_known, load, open, unreachable};
 use crate::client::runtime;
+use crate::commands::browser::browse;
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
-use crate::local;
 use crate::output::Output;
-
-/// Programs that open a URL in a browser.
-const OPENERS: [&str; 2] = ["xdg-open", "open"];
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -101,21 +96,4 @@ fn accept_new(servers: &Servers, name: &str) -> Result<Vec<String>> {
         return Ok(Vec::new());
     }
     servers.accept(name, None, jiff::Timestamp::now().as_millisecond()).map_err(unreachable)
-}
-
-/// Tries to open a browser in the background. The URL was printed in any case.
-fn browse(environment: &Environment, url: &str) {
-    let Ok(processes) = local::processes(&environment.data) else { return };
-    let commands = OPENERS.map(|opener| {
-        let mut command = Command::new(opener, Cwd::Path("/".into())).args([url]);
-        command.env = env::inherited(environment.variables.iter().cloned());
-        command
-    });
-    tokio::spawn(async move {
-        for command in commands {
-            if processes.run(command, CancellationToken::new()).await.is_ok() {
-                return;
-            }
-        }
-    });
 }

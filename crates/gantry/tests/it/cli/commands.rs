@@ -406,7 +406,7 @@ fn doctor_checks_the_database() {
     assert!(!world.data().join("gateway.db").exists(), "a look makes nothing");
     let path = world.data().join("gateway.db");
     {
-        let _up = gantry_testkit::Gateway::start(&world);
+        let _up = Gateway::start(&world);
         let (health, text) = checked(&world, "database").remove(0);
         assert_eq!(health, "good", "{text}");
         assert!(text.contains("is intact"), "{text}");
