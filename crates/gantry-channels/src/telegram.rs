@@ -164,7 +164,7 @@ impl Telegram {
         }
     }
 
-    /// Tells Telegram where to send updates. Without a public address, the operator has done so.
+    /// Sets the address to which Telegram sends updates. Without a public address, the operator has done so.
     async fn set_webhook(&self, secret: &str) -> Result<(), CallError> {
         let Some(url) = &self.webhook_url else { return Ok(()) };
         let secret = self.api.connection.secret(secret, &self.api.base).map_err(CallError::Token)?;

@@ -124,6 +124,10 @@ impl WhatsApp {
         if let Some(cursor) = cursor {
             locked(&self.windows).load(&cursor);
         }
+        if self.webhook_url.is_none() {
+            let fix = "set gateway.publicUrl, so that Meta can send messages to this gateway";
+            tracing::warn!(account = self.connection.account, fix, "whatsapp_without_public_address");
+        }
         loop {
             match self.number(None).await {
                 Ok(number) => intake.connected(&name_of(&number)),

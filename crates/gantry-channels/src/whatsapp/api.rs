@@ -129,13 +129,13 @@ impl WhatsApp {
 fn error(status: StatusCode, headers: &HeaderMap, error: Option<Value>) -> CallError {
     let error = error.unwrap_or_default();
     let code = error["code"].as_u64().unwrap_or_default();
-    let told = error["error_data"]["details"].as_str().or_else(|| error["message"].as_str());
-    let told: String = told.unwrap_or_default().chars().filter(|c| !c.is_control()).take(300).collect();
-    let told = if told.contains("EAA") { String::new() } else { told };
-    let text = match (code, told.is_empty()) {
+    let details = error["error_data"]["details"].as_str().or_else(|| error["message"].as_str());
+    let details: String = details.unwrap_or_default().chars().filter(|c| !c.is_control()).take(300).collect();
+    let details = if details.contains("EAA") { String::new() } else { details };
+    let text = match (code, details.is_empty()) {
         (0, true) => format!("WhatsApp answered {status}"),
         (_, true) => format!("WhatsApp refused with code {code}"),
-        _ => format!("WhatsApp refused with code {code}: {told}"),
+        _ => format!("WhatsApp refused with code {code}: {details}"),
     };
     if status == StatusCode::TOO_MANY_REQUESTS || LIMITS.contains(&code) {
         let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());

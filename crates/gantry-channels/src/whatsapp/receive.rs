@@ -136,7 +136,7 @@ impl WhatsApp {
             body["text"] = json!({ "body": render::whatsapp::render(&text), "preview_url": false });
             let limit = Instant::now() + PRESS_REPLY_LIMIT;
             let sent = self.post("messages", "application/json", body.to_string().into(), PRESS_REPLY_LIMIT);
-            // The press counts even if the person cannot be told.
+            // The press counts even if the reply fails.
             if let Ok(Err(err)) = tokio::time::timeout_at(limit, sent).await {
                 tracing::debug!(account = self.connection.account, error = %err, "whatsapp_reply_failed");
             }

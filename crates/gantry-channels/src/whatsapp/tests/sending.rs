@@ -38,7 +38,7 @@ async fn text_is_sent_in_whatsapps_markup_without_previews() {
 }
 
 #[tokio::test]
-async fn phone_numbers_groups_and_bad_receivers_are_told_apart() {
+async fn phone_numbers_groups_and_bad_receivers_are_distinguished() {
     let fake = FakeWhatsApp::start().await;
     let whatsapp = whatsapp(&fake);
     let mut message = text("x");
