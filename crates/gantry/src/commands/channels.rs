@@ -1,5 +1,8 @@
 //! `gantry channels` shows the accounts of chat services, links the owner and admits people.
 
+mod add;
+
+use add::Service;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use gantry_flow::relative_text;
@@ -16,7 +19,7 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gantry channels                      list accounts and whether they are connected\n  \
-    gantry channels add telegram         show the steps to add a Telegram bot\n  \
+    gantry channels add telegram         add a Telegram bot\n  \
     gantry channels link telegram        make a code that links you as the owner\n  \
     gantry channels pair approve K7QM2XPA   admit a person who wrote to the bot\n  \
     gantry channels test telegram        check credentials and settings")]
@@ -29,7 +32,7 @@ pub(crate) struct ChannelsArgs {
 enum ChannelsAction {
     /// List accounts: state, last event, messages that wait
     List,
-    /// Show the steps to add an account of a chat service
+    /// Add an account of a chat service: asks for its credentials; without a terminal, prints the steps
     Add {
         /// The chat service
         channel: Service,
@@ -86,23 +89,10 @@ enum NewRole {
     None,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Service {
-    Telegram,
-    Slack,
-    Whatsapp,
-    Discord,
-    Matrix,
-    Email,
-    Webhook,
-    Bridge,
-}
-
 pub(crate) fn run(environment: &Environment, output: &Output, args: ChannelsArgs) -> Result<Exit> {
     let action = args.action.unwrap_or(ChannelsAction::List);
     if let ChannelsAction::Add { channel, account } = &action {
-        output.page(&steps(*channel, account));
-        return Ok(Exit::Success);
+        return add::run(environment, output, *channel, account);
     }
     let address = Target::gateway(environment, output)?;
     match action {
@@ -237,74 +227,4 @@ fn a_role(role: &str) -> String {
         "member" => "a member".to_owned(),
         role => role.to_owned(),
     }
-}
-
-/// The steps to add an account: the secrets to store, and the lines for `gantry.toml`.
-fn steps(service: Service, account: &str) -> String {
-    let (name, secrets, lines): (&str, &[(&str, &str)], &[&str]) = match service {
-        Service::Telegram => {
-            ("telegram", &[("TELEGRAM", "api.telegram.org")], &["token = \"secret:TELEGRAM\""])
-        }
-        Service::Slack => (
-            "slack",
-            &[("SLACK_BOT", "slack.com"), ("SLACK_APP", "slack.com")],
-            &["botToken = \"secret:SLACK_BOT\"", "appToken = \"secret:SLACK_APP\""],
-        ),
-        Service::Whatsapp => (
-            "whatsapp",
-            &[
-                // Files of people are at the second host.
-                ("WHATSAPP", "graph.facebook.com --host lookaside.fbsbx.com"),
-                ("WHATSAPP_APP", "graph.facebook.com"),
-                ("WHATSAPP_VERIFY", "graph.facebook.com"),
-            ],
-            &[
-                "phoneNumberId = \"106540352242922\"",
-                "token = \"secret:WHATSAPP\"",
-                "appSecret = \"secret:WHATSAPP_APP\"",
-                "verifyToken = \"secret:WHATSAPP_VERIFY\"",
-            ],
-        ),
-        Service::Discord => ("discord", &[("DISCORD", "discord.com")], &["token = \"secret:DISCORD\""]),
-        Service::Matrix => (
-            "matrix",
-            &[("MATRIX", "matrix.example.org")],
-            &["homeserver = \"https://matrix.example.org\"", "token = \"secret:MATRIX\""],
-        ),
-        Service::Email => (
-            "email",
-            &[("MAIL", "mail.example.org")],
-            &[
-                "address = \"agent@example.org\"",
-                "imap = \"mail.example.org:993\"",
-                "smtp = \"mail.example.org:465\"",
-                "password = \"secret:MAIL\"",
-                "authservId = \"mail.example.org\"",
-            ],
-        ),
-        Service::Webhook => (
-            "webhook",
-            &[("HOOK", "hooks.example.org")],
-            &["secret = \"secret:HOOK\"", "url = \"https://hooks.example.org/gantry\""],
-        ),
-        Service::Bridge => ("bridge", &[], &["tokenName = \"bridge\""]),
-    };
-    let mut text = String::new();
-    if service == Service::Bridge {
-        text.push_str("1. Make a token for the bridge:\n\n     gantry tokens add bridge --read-only\n\n");
-    } else {
-        text.push_str("1. Store the credentials. Each is sent to its host only:\n\n");
-        for (secret, host) in secrets {
-            text.push_str(&format!("     gantry secrets set {secret} --host {host}\n"));
-        }
-        text.push('\n');
-    }
-    text.push_str("2. Add this to gantry.toml (`gantry config path` shows where it is):\n\n");
-    text.push_str(&format!("     [channels.{name}.{account}]\n"));
-    lines.iter().for_each(|line| text.push_str(&format!("     {line}\n")));
-    text.push_str(&format!(
-        "\n3. Link yourself, so that the bot knows its owner:\n\n     gantry channels test {name}:{account}\n     \
-         gantry channels link {name}:{account}\n\nThe guide is docs/channels/{name}.md.\n"
-    ));
-    text
 }

@@ -13,7 +13,7 @@ use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 
-mod hidden_input;
+pub(super) mod hidden_input;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \

@@ -1,5 +1,6 @@
 //! People talk to agents in chats: a real gateway with servers of chat services.
 
+mod adding;
 mod attacks;
 mod bridge;
 mod conversation;

@@ -12,7 +12,7 @@ const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 const KILL_LINE: u8 = 21;
 
-pub(super) fn read_line(prompt: &str) -> Result<Vec<u8>> {
+pub(crate) fn read_line(prompt: &str) -> Result<Vec<u8>> {
     question(prompt);
     let quiet = Quiet::start().context("cannot turn off the terminal's echo")?;
     let line = read_keys(std::io::stdin().lock());
