@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::config::FlowConfig;
 use crate::domain::{Flow, FlowParts};
 use crate::tasks::{PageAccess, TasksConfig};
-use crate::{jobs, outbox, tools};
+use crate::{jobs, outbox, tasks, tools};
 
 /// Wed 4 Mar 2026 12:00:00 UTC.
 pub(crate) const START: i64 = 1_772_625_600_000;
@@ -206,7 +206,9 @@ impl World {
     /// Starts the workers.
     pub(crate) fn work(&self) {
         self.tasks.spawn(outbox::run(self.flow.clone(), self.stopping.clone()));
+        self.flow.start_pipelines(self.tasks.clone(), self.stopping.clone());
         jobs::run(self.flow.clone(), &self.tasks, &self.stopping);
+        self.tasks.spawn(tasks::worker::run(self.flow.clone(), self.tasks.clone(), self.stopping.clone()));
     }
 
     /// Stops everything. Runs in progress stay as they are.

@@ -138,6 +138,7 @@ fn methods(types: &mut Types) -> Vec<Method> {
         PIPELINES_STATUS: wire::PipelineStatusParams => wire::PipelineRunState,
         PIPELINES_CANCEL: wire::PipelineRunId => wire::PipelineRunState,
         PIPELINES_RETRY: wire::PipelineRunId => wire::PipelineRunState,
+        RUNS_LISTEN: wire::Empty => wire::Empty,
         PLANS_LIST: wire::Empty => wire::PlanList,
         PLANS_ANSWER: wire::PlanAnswer => wire::PlanDecision,
         PROCESSES_LIST: wire::Empty => wire::CapturedProcessList,
@@ -191,6 +192,7 @@ fn events(types: &mut Types) -> Vec<(&'static str, Schema)> {
         (wire::event::CALL_PROGRESS, types.give::<wire::CallProgress>()),
         (wire::event::TOOLS_CHANGED, types.give::<wire::Empty>()),
         (wire::event::SESSION_EVENT, types.give::<wire::SessionEventData>()),
+        (wire::event::RUN_EVENT, types.give::<wire::RunEventData>()),
         (wire::event::PROCESS_ENDED, types.give::<wire::ProcessEnded>()),
         (wire::event::MISSED, types.give::<wire::Missed>()),
     ]

@@ -17,6 +17,7 @@ mod nodes;
 mod outbox;
 mod pipelines;
 mod ports;
+mod runs;
 mod sessions;
 mod stream;
 mod tasks;
@@ -75,6 +76,7 @@ pub use pipelines::{
     StepOutcome, StepStatus,
 };
 pub use ports::{PortForward, PortForwarded, PortList, SessionPort};
+pub use runs::{RunEvent, RunEventData, RunKind};
 pub use sessions::{
     Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, History,
     HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams, HistoryReply,

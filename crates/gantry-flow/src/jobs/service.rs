@@ -8,12 +8,13 @@ use gantry_store::{CronJobRow, CronState, NewCronRun, NewOutboxMessage, StateCha
 use gantry_tool::{Label, Refusal, RefusalCode};
 use uuid::Uuid;
 
+use super::MAX_JOBS;
 use super::definition::{CarriedAnswer, Carry, JobDefinition, JobSpec, RunSnapshot};
 use super::info::{Job, run_info};
 use super::input::CheckedJob;
-use super::{MAX_JOBS, MAX_RUNS};
 use crate::access::{store_refusal, unknown_id};
 use crate::domain::Flow;
+use crate::slots::MAX_RUNS;
 use crate::time::{Schedule, jitter_ms};
 
 /// How often a change is tried again after another change of the same job.

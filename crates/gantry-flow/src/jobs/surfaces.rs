@@ -68,7 +68,7 @@ impl Flow {
         Ok(self.job_info(&job, Vec::new()))
     }
 
-    pub(super) async fn api_add(
+    pub(crate) async fn api_add(
         self: &Arc<Flow>,
         identity: &Identity,
         input: CronJobInput,

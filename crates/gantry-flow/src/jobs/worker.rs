@@ -92,10 +92,13 @@ impl Worker {
         let database = &self.flow.parts.database;
         let now = self.flow.parts.clock.now();
         while !self.flow.admit_due(None).await?.is_empty() {}
-        let free = u32::try_from(self.flow.jobs.slots.available_permits()).unwrap_or(0);
-        if free > 0 {
-            for run in database.claim_cron_runs(&self.flow.owner, free, now).await? {
-                self.start(run);
+        {
+            let _claiming = self.flow.slots.claiming().await;
+            let free = u32::try_from(self.flow.slots.free()).unwrap_or(0);
+            if free > 0 {
+                for run in database.claim_cron_runs(&self.flow.owner, free, now).await? {
+                    self.start(run);
+                }
             }
         }
         if now >= self.next_check {
@@ -104,11 +107,12 @@ impl Worker {
         }
         if now >= self.next_sweep {
             database.sweep_cron(now).await?;
+            database.sweep_tasks(now).await?;
             database.sweep_outbox(now).await?;
             database.sweep_channel_events(now).await?;
             self.next_sweep = now + HOUR_MS;
         }
-        let free = self.flow.jobs.slots.available_permits() > 0;
+        let free = self.flow.slots.free() > 0;
         let start = if free { database.next_cron_start().await? } else { None };
         let due = database.next_cron_due().await?;
         let next = [due, start].into_iter().flatten().fold(self.next_check, i64::min);
@@ -116,7 +120,7 @@ impl Worker {
     }
 
     fn start(&self, run: CronRunRow) {
-        let slot = self.flow.jobs.slots.clone().try_acquire_owned().ok();
+        let slot = self.flow.slots.take();
         let (flow, stopping) = (self.flow.clone(), self.stopping.clone());
         self.tasks.spawn(async move {
             tokio::select! {
@@ -154,6 +158,11 @@ impl Flow {
         let admitted = self.parts.database.admit_cron(&admissions, now).await?;
         if admissions.iter().any(|admission| !admission.messages.is_empty()) {
             self.parts.outbox.wake();
+        }
+        for (admission, _) in admissions.iter().zip(&admitted).filter(|(_, is_admitted)| **is_admitted) {
+            for occurrence in &admission.occurrences {
+                self.metrics.occurrence(occurrence.outcome, now.saturating_sub(occurrence.scheduled_at));
+            }
         }
         for admission in &admissions {
             let late = now.saturating_sub(admission.expected_next);

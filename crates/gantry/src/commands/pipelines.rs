@@ -1,25 +1,24 @@
 //! `gantry pipelines` manages pipelines and their runs, and answers plans that wait for a person.
 
+mod follow;
 mod graph;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use gantry_protocol::{
     Empty, OnFailure, PipelineAdd, PipelineDefinition, PipelineId, PipelineInfo, PipelineList, PipelineRunId,
     PipelineRunList, PipelineRunParams, PipelineRunState, PipelineRunsParams, PipelineStatus,
     PipelineStatusParams, PlanAnswer, PlanDecision, PlanList, StepStatus, method,
 };
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::client::{Address, Client, Target};
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-
-/// The time of one wait for the end of a run.
-const WAIT_MS: u64 = 1_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -127,8 +126,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: PipelinesArg
                 on_failure: on_failure.map(failure_rule),
                 modifications: Vec::new(),
             };
-            let begun = Client::once(&address, output, method::PIPELINES_RUN, &params)?;
-            return follow(output, &address, begun, detach);
+            return start(output, &address, method::PIPELINES_RUN, &params, detach);
         }
         PipelinesAction::Runs { pipeline, limit } => {
             let params = PipelineRunsParams { pipeline_id: pipeline, limit: Some(limit) };
@@ -144,8 +142,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: PipelinesArg
         }
         PipelinesAction::Retry { run, detach } => {
             let params = PipelineRunId { run_id: run };
-            let begun = Client::once(&address, output, method::PIPELINES_RETRY, &params)?;
-            return follow(output, &address, begun, detach);
+            return start(output, &address, method::PIPELINES_RETRY, &params, detach);
         }
         PipelinesAction::Remove { id } => {
             let removed: PipelineInfo =
@@ -297,22 +294,18 @@ fn show_run(output: &Output, state: &PipelineRunState) {
     }
 }
 
-/// Waits for the end of a run, with its progress on a terminal.
-fn follow(output: &Output, address: &Address, begun: PipelineRunState, detach: bool) -> Result<Exit> {
-    let mut state = begun;
-    let mut noted = 0;
-    while !detach && state.outcome.status == PipelineStatus::Running {
-        let params = PipelineStatusParams { run_id: state.outcome.run_id.clone(), wait_ms: WAIT_MS };
-        state = Client::once(address, output, method::PIPELINES_STATUS, &params)
-            .context("the run continues; `gantry pipelines runs` shows it")?;
-        let is_over =
-            |status| matches!(status, StepStatus::Completed | StepStatus::Failed | StepStatus::Skipped);
-        let done = state.outcome.steps.iter().filter(|step| is_over(step.status)).count();
-        if done > noted {
-            noted = done;
-            output.note_on_terminal(&format!("{done} of {} steps have ended", state.outcome.steps.len()));
-        }
-    }
+/// Starts a run. Without `detach` it waits for the end.
+fn start(
+    output: &Output,
+    address: &Address,
+    method: &str,
+    params: &impl Serialize,
+    detach: bool,
+) -> Result<Exit> {
+    let state: PipelineRunState = match detach {
+        true => Client::once(address, output, method, params)?,
+        false => follow::start_and_follow(output, address, method, params)?,
+    };
     match (output.json, detach) {
         (true, _) => output.value(&state),
         (false, true) => output.done(&format!("The run {} has started.", state.outcome.run_id)),
