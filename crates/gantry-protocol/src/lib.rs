@@ -46,9 +46,9 @@ pub use connect::{
     WireTool, current_platform, is_valid_platform, is_valid_version,
 };
 pub use cron::{
-    CronCancelled, CronDate, CronHistory, CronHistoryParams, CronInstant, CronJob, CronJobInput, CronJobList,
-    CronJobState, CronListParams, CronParams, CronPause, CronQueued, CronRemoved, CronRun, CronScheduleInput,
-    CronSpecInput, CronStatus, CronStatusParams, CronUpdateParams,
+    CronCancelled, CronConfirm, CronDate, CronHistory, CronHistoryParams, CronInstant, CronJob, CronJobInput,
+    CronJobList, CronJobState, CronListParams, CronParams, CronPause, CronQueued, CronRemoved, CronRun,
+    CronScheduleInput, CronSpecInput, CronStatus, CronStatusParams, CronUpdateParams,
 };
 pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
@@ -87,8 +87,8 @@ pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
 };
 pub use tasks::{
-    NewTask, TaskAddParams, TaskChanged, TaskChanges, TaskDue, TaskHistory, TaskInfo, TaskKind, TaskList,
-    TaskParams, TaskPriority, TaskRunInfo, TaskStatus, TasksListParams,
+    NewTask, TaskAddParams, TaskChanged, TaskChanges, TaskConfirm, TaskDue, TaskHistory, TaskInfo, TaskKind,
+    TaskList, TaskParams, TaskPriority, TaskRunInfo, TaskStatus, TasksListParams,
 };
 pub use text::{JsonText, cancel_text, event_text, node_call_text, request_text, response_text};
 pub use tokens::{TokenAdd, TokenAdded, TokenInfo, TokenList, TokenName};

@@ -1,6 +1,7 @@
 //! Jobs with a virtual clock, real sessions and a scripted model. Each test is named after the rule that it holds.
 mod admission;
 mod agents;
+mod attacks;
 mod events;
 mod runs;
 

@@ -294,7 +294,9 @@ fn publish(control: &Control, run: &RunState) {
 fn spawn(flow: &Arc<Flow>, run: &RunState, index: usize, control: &Control, steps: &mut JoinSet<StepEnd>) {
     let Some(step) = run.definition.steps.get(index) else { return };
     let timeout_ms = step.timeout_ms.unwrap_or(STEP_TIMEOUT_MS);
-    let spec = inputs::work(run, step).map(|work| BackgroundSpec {
+    let tool = step.tool.as_deref();
+    let runs_commands = tool.is_some_and(|tool| flow.parts.sessions.runs_commands(&run.authority, tool));
+    let spec = inputs::work(run, step, runs_commands).map(|work| BackgroundSpec {
         conversation: conversation(run, index),
         label: session_label(run, &step.id),
         work,
@@ -381,6 +383,9 @@ async fn perform(
             }
         });
         let run = control.state.borrow().clone();
+        if is_waiting {
+            notify_question(flow, &run, index, &session.key.key).await;
+        }
         let (session_key, step) =
             (session.key.key.clone(), run.steps.get(index).map(|step| step.step.clone()));
         flow.publish(
@@ -390,6 +395,20 @@ async fn perform(
                 false => RunEvent::Continued { session_key, step },
             },
         );
+    }
+}
+
+/// Tells the owner that a step asks. A repeated question of a step sends no second notice.
+async fn notify_question(flow: &Flow, run: &RunState, index: usize, session: &str) {
+    let Some(step) = run.steps.get(index) else { return };
+    let text = format!(
+        "Step {:?} of the pipeline {:?} waits for your answer. `gantry sessions questions {session}` shows the question. \
+         Without an answer it counts as a no after 24 hours.",
+        step.step, run.name
+    );
+    let dedupe = format!("pipeline-question:{}:{}:{}", run.id, step.step, step.attempt);
+    if let Err(error) = flow.notify(&run.agent, "A pipeline step asks", &text, &dedupe).await {
+        tracing::warn!(run = %run.id, %error, "notice_not_stored");
     }
 }
 

@@ -47,8 +47,8 @@ pub(super) async fn run(
             }
             if is_parked == now.waiting.is_empty() {
                 is_parked = !is_parked;
-                let where_ = format!("`gantry pipelines show {id}` shows the steps");
-                waits(flow, task, is_parked, &mut slot, pipeline.name, &where_).await;
+                // The notice of the step names the question.
+                waits(flow, task, is_parked, &mut slot, pipeline.name, None).await;
             }
             tokio::select! {
                 changed = state.changed() => if changed.is_err() { break },

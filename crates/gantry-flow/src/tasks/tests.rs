@@ -1,5 +1,7 @@
 //! Tasks with a virtual clock, real sessions and a scripted model.
 
+mod attacks;
+
 use std::sync::Arc;
 
 use gantry_protocol::{NewTask, RunEvent, RunKind, TaskAddParams, TaskInfo, TaskRunInfo};

@@ -400,7 +400,7 @@ async fn session(
                 let is_waiting = change == BackgroundChange::Waiting;
                 let where_to_look =
                     format!("`gantry sessions questions {}` shows the question", background.key.key);
-                waits(flow, run, is_waiting, &mut slot, name, &where_to_look).await;
+                waits(flow, run, is_waiting, &mut slot, name, Some(&where_to_look)).await;
                 let (session_key, step) = (background.key.key.clone(), None);
                 flow.publish(
                     name,
@@ -421,7 +421,7 @@ pub(super) async fn waits(
     is_waiting: bool,
     slot: &mut Option<Slot>,
     name: RunName<'_>,
-    where_to_look: &str,
+    where_to_look: Option<&str>,
 ) {
     if let Err(err) = flow.parts.database.park_task_run(run, is_waiting).await {
         tracing::error!(%err, run = run.id, "task_not_parked");
@@ -432,6 +432,7 @@ pub(super) async fn waits(
     if slot.take().is_some() {
         flow.slot_freed();
     }
+    let Some(where_to_look) = where_to_look else { return };
     let notice = Notice {
         key: format!("task-question:{}", run.id),
         agent: name.agent.to_owned(),

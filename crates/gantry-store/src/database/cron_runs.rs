@@ -193,11 +193,11 @@ impl Database {
         Ok(cancelled.rows_affected() > 0)
     }
 
-    /// Returns the runs whose ids start with `prefix`, at most two.
+    /// Returns the runs whose ids start with `prefix`, at most six.
     pub async fn find_cron_runs(&self, prefix: &str) -> Result<Vec<CronRunRow>, DatabaseError> {
         const DOING: &str = "read a run";
         let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
-            "SELECT {RUN_COLUMNS} FROM cron_runs r WHERE r.id >= $1 AND substr(r.id, 1, length($1)) = $1 ORDER BY r.id LIMIT 2"
+            "SELECT {RUN_COLUMNS} FROM cron_runs r WHERE r.id >= $1 AND substr(r.id, 1, length($1)) = $1 ORDER BY r.id LIMIT 6"
         )))
         .bind(prefix)
         .fetch_all(&self.readers)

@@ -125,10 +125,24 @@ impl Database {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Returns the tasks whose ids begin with `prefix`, at most three.
+    /// Returns the tasks with this title, whatever its case, the open ones first, at most six.
+    pub async fn tasks_titled(&self, title: &str) -> Result<Vec<TaskRow>, DatabaseError> {
+        let statement = format!(
+            "SELECT {COLUMNS} {FROM} WHERE lower(t.title) = lower($1)
+             ORDER BY CASE WHEN t.completed IS NULL THEN 0 ELSE 1 END, t.created DESC, t.id LIMIT 6"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(title)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(query_error("find the task"))?;
+        Ok(rows.iter().map(task).collect())
+    }
+
+    /// Returns the tasks whose ids begin with `prefix`, at most six.
     pub async fn find_tasks(&self, prefix: &str) -> Result<Vec<TaskRow>, DatabaseError> {
         let statement =
-            format!("SELECT {COLUMNS} {FROM} WHERE t.id >= $1 AND t.id < $2 ORDER BY t.id LIMIT 3");
+            format!("SELECT {COLUMNS} {FROM} WHERE t.id >= $1 AND t.id < $2 ORDER BY t.id LIMIT 6");
         let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(prefix)
             .bind(format!("{prefix}\u{10ffff}"))

@@ -31,6 +31,16 @@ impl Database {
         }))
     }
 
+    /// Removes the baseline of a page. The next look stores a new one.
+    pub async fn forget_watch(&self, task: &str) -> Result<(), DatabaseError> {
+        sqlx::query("DELETE FROM watches WHERE task = $1")
+            .bind(task)
+            .execute(&self.writer)
+            .await
+            .map(drop)
+            .map_err(query_error("remove the baseline of a page"))
+    }
+
     /// Stores a new baseline and the run that its change starts, together.
     pub async fn record_watch(
         &self,

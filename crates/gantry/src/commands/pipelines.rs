@@ -38,7 +38,7 @@ enum PipelinesAction {
     List,
     /// Draw the steps of a pipeline, or of a run with its states
     Show {
-        /// The pipeline or run, or the beginning of its id
+        /// The pipeline or run: its id, a unique beginning of it, or the name of a pipeline
         id: String,
     },
     /// Store a pipeline from a JSON file
@@ -51,7 +51,7 @@ enum PipelinesAction {
     },
     /// Run a pipeline and wait for its end
     Run {
-        /// The pipeline, or the beginning of its id
+        /// The pipeline: its id, a unique beginning of it, or its name
         id: String,
         /// Value of {{params.NAME}}; JSON or text
         #[arg(long = "param", value_name = "NAME=VALUE")]
@@ -89,7 +89,7 @@ enum PipelinesAction {
     },
     /// Remove a pipeline; its runs stay
     Remove {
-        /// The pipeline, or the beginning of its id
+        /// The pipeline: its id, a unique beginning of it, or its name
         id: String,
     },
     /// List plans that wait for an answer
@@ -325,8 +325,8 @@ fn list(output: &Output, listed: &PipelineList) {
         output.done("There are no pipelines. `gantry pipelines add FILE` stores one.");
     }
     for pipeline in &listed.pipelines {
-        let steps = pipeline.definition.steps.len();
-        let facts = format!("{steps} steps · from a {} · {}", pipeline.source, time(pipeline.created));
+        let steps = counted(pipeline.definition.steps.len(), "step");
+        let facts = format!("{steps} · from a {} · {}", pipeline.source, time(pipeline.created));
         let id = output.bold(&pipeline.id);
         let name = &pipeline.definition.name;
         output.line(&format!("{id}  {}  {name}  {}", pipeline.agent, output.dim(&facts)));
@@ -396,7 +396,14 @@ fn duration(ms: i64) -> String {
 }
 
 fn dollars(amount: f64) -> String {
+    // The sum of nothing is -0.
+    let amount = amount + 0.0;
     if amount == 0.0 || amount >= 0.1 { format!("${amount:.2}") } else { format!("${amount:.4}") }
+}
+
+/// A number with its noun.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 pub(super) fn time(ms: i64) -> String {

@@ -29,7 +29,7 @@ async fn s02_admitted_run_survives_a_stop_before_it_starts() {
     let world = World::open(folder.path(), Setup { works: false, ..Setup::default() }).await;
     let job = world.every(10).await;
     world.clock.set(START + 10 * MINUTE_MS);
-    assert_eq!(world.flow.admit_due(None).await.unwrap().len(), 1);
+    assert_eq!(world.flow.admit_due(None, None).await.unwrap().len(), 1);
     assert_eq!(world.statuses(&job.id).await, ["queued"]);
     assert_eq!(world.row(&job.id).await.state.next_at, Some(START + 20 * MINUTE_MS));
     world.stop().await;
@@ -51,7 +51,7 @@ async fn s03_s26_schedulers_that_race_admit_each_occurrence_once() {
     for world in [&one, &two] {
         world.clock.set(START + 10 * MINUTE_MS);
     }
-    let (first, second) = tokio::join!(one.flow.admit_due(None), two.flow.admit_due(None));
+    let (first, second) = tokio::join!(one.flow.admit_due(None, None), two.flow.admit_due(None, None));
     let admitted = first.unwrap().into_iter().chain(second.unwrap()).flatten().count();
     assert_eq!(admitted, 20);
     for id in &ids {
@@ -171,7 +171,7 @@ async fn s16_changed_zone_rules_move_only_future_runs_and_start_none() {
     assert!(world.flow.parts.database.arm_cron_job(&row, wrong, wrong).await.unwrap());
     world.flow.check_jobs().await.unwrap();
     assert_eq!(world.row(&job.id).await.state.next_at, right);
-    assert!(world.flow.admit_due(None).await.unwrap().is_empty());
+    assert!(world.flow.admit_due(None, None).await.unwrap().is_empty());
     world.stop().await;
 }
 
@@ -224,7 +224,7 @@ async fn s18_four_runs_at_once_and_catch_up_starts_are_spread() {
     // After a pause all of them catch up, at least five seconds apart.
     let now = START + 2 * HOUR_MS + 10 * MINUTE_MS;
     let world = World::open(folder.path(), Setup { now, works: false, ..Setup::default() }).await;
-    world.flow.admit_due(None).await.unwrap();
+    world.flow.admit_due(None, None).await.unwrap();
     let mut starts = Vec::new();
     for id in &ids {
         starts.push(world.flow.parts.database.live_cron_runs(id).await.unwrap()[0].not_before);

@@ -113,7 +113,7 @@ async fn s32_without_a_person_the_job_waits_for_confirm() {
             .iter()
             .any(|(title, text)| title == "A job waits for your yes" && text.contains("work"))
     );
-    let confirmed = world.flow.api_confirm(&OPERATOR, &job.id).await.unwrap();
+    let confirmed = world.flow.api_confirm(&OPERATOR, &job.id, None).await.unwrap();
     assert_eq!(confirmed.confirmed_by.as_deref(), Some("operator"));
     world.at(START + 2 * HOUR_MS).await;
     assert!(!world.runs(&job.id).await.is_empty());

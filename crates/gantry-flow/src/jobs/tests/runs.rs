@@ -150,7 +150,7 @@ async fn s24_queued_run_of_an_older_revision_is_retired() {
     let world = World::open(folder.path(), Setup { works: false, ..Setup::default() }).await;
     let job = world.every(10).await;
     world.clock.set(START + 10 * MINUTE_MS);
-    world.flow.admit_due(None).await.unwrap();
+    world.flow.admit_due(None, None).await.unwrap();
     world.update(&job.id, json!({"name": "only a name"})).await.unwrap();
     assert_eq!(world.statuses(&job.id).await, ["queued"]);
     world.update(&job.id, json!({"spec": task("other")})).await.unwrap();
