@@ -375,3 +375,45 @@ async fn carry_gives_the_last_answer_to_the_next_run() {
     assert_eq!(answers, [Some("first answer".to_owned()), Some("saw it".to_owned())]);
     world.stop().await;
 }
+
+/// Sessions use the system's clock, so the limit and what happens at its end are two checks.
+#[tokio::test(flavor = "multi_thread")]
+async fn s21_question_of_a_run_expires_after_24_hours_and_expiry_denies() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| match results(request) {
+        0 => calls("note", json!({"text": "x"})),
+        _ => says(&format!("{:?}", request.messages.last().unwrap())),
+    };
+    let setup = Setup { autonomy: Autonomy::Supervised, script: Arc::new(script), ..Setup::default() };
+    let world = World::open(folder.path(), setup).await;
+    let sessions = &world.flow.parts.sessions;
+    let job = world.every(10).await;
+    world.clock.set(START + 10 * MINUTE_MS);
+    world.reached(&job.id, "parked").await;
+    let key = world.runs(&job.id).await[0].session_key.clone().unwrap();
+    let question = sessions.status(&sessions.key(&key, None).unwrap()).await.unwrap().questions.remove(0);
+    let left = question.expires - jiff::Timestamp::now().as_millisecond();
+    assert!((left - DAY_MS).abs() < 5 * MINUTE_MS, "{left}");
+    // The same session with a limit that is over at once.
+    let spec = gantry_agent::BackgroundSpec {
+        conversation: "cron:expired".into(),
+        label: "expired".into(),
+        work: gantry_agent::BackgroundWork::Message("go".into()),
+        authority: sessions.own_authority("main", "operator").unwrap(),
+        labels: Vec::new(),
+        role: None,
+        model: None,
+        thinking: None,
+        effort: None,
+        tools: Vec::new(),
+        max_turns: None,
+        account: "cron:expired".into(),
+        budgets: Vec::new(),
+        approval_minutes: 0,
+    };
+    let end = sessions.start_background(spec).await.unwrap().end_of_session().await;
+    let answer = end.outcome.unwrap();
+    assert!(answer.contains("is_error: true") && answer.contains("did not answer in time"), "{answer}");
+    assert!(world.notes().is_empty(), "a question without an answer is a no");
+    world.stop().await;
+}

@@ -59,7 +59,8 @@ pub(super) fn show_all(address: &Address, output: &Output) -> Result<Exit> {
         .iter()
         .flat_map(|(_, status)| {
             let questions = status.questions.iter().filter_map(|question| question.child.as_ref());
-            questions.chain(status.asks.iter().filter_map(|asked| asked.child.as_ref()))
+            let children = questions.chain(status.asks.iter().filter_map(|asked| asked.child.as_ref()));
+            children.filter(|child| child.session_key != status.session_key)
         })
         .map(|child| child.session_key.clone())
         .collect();
