@@ -15,7 +15,6 @@ pub(crate) mod methods;
 mod notices;
 mod pipeline_run;
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests;
 mod texts;
 pub(crate) mod tools;

@@ -51,7 +51,8 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     }
     let target = shell::root().join("target");
     let corpus = Corpus::make(&target.join("bench"))?;
-    let gantry = target.join(profile).join("gantry");
+    // Cargo's folder of the profile `dev` has another name.
+    let gantry = target.join(if profile == "dev" { "debug" } else { profile }).join("gantry");
     forget(&gantry)?;
 
     let (mut rows, mut failed) = (Vec::new(), Vec::new());

@@ -61,7 +61,7 @@ fn shell_command(
     value: &impl Fn(&[String]) -> Result<Value, String>,
 ) -> Result<String, String> {
     match template::parse(command)?.as_slice() {
-        [Piece::Name(name)] if !name.first().is_some_and(|first| run.step_of(first).is_some()) => {
+        [Piece::Name(name)] if name.first().is_none_or(|first| run.step_of(first).is_none()) => {
             template::render(command, value)
         }
         _ => shell::render_command(command, value),
