@@ -150,7 +150,9 @@ mod tests {
     /// What a shell prints for a command with this value of `{{v}}`.
     fn printed(shell: &str, command: &str, text: &str) -> String {
         let rendered = render_command(command, &|_: &[String]| Ok(json!(text))).unwrap();
-        let ran = std::process::Command::new(shell).args(["-c", &rendered]).output().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new(shell);
+        let ran = command.args(["-c", &rendered]).current_dir(folder.path()).output().unwrap();
         String::from_utf8(ran.stdout).unwrap()
     }
 
