@@ -26,7 +26,7 @@ export interface Methods {
   "cron.run": { params: CronParams; result: CronQueued };
   "cron.pause": { params: CronParams; result: CronJob };
   "cron.resume": { params: CronParams; result: CronJob };
-  "cron.confirm": { params: CronParams; result: CronJob };
+  "cron.confirm": { params: CronConfirm; result: CronJob };
   "cron.history": { params: CronHistoryParams; result: CronHistory };
   "cron.cancel": { params: CronParams; result: CronCancelled };
   "outbox.list": { params: OutboxListParams; result: OutboxList };
@@ -43,6 +43,7 @@ export interface Methods {
   "pipelines.status": { params: PipelineStatusParams; result: PipelineRunState };
   "pipelines.cancel": { params: PipelineRunId; result: PipelineRunState };
   "pipelines.retry": { params: PipelineRunId; result: PipelineRunState };
+  "runs.listen": { params: Empty; result: Empty };
   "plans.list": { params: Empty; result: PlanList };
   "plans.answer": { params: PlanAnswer; result: PlanDecision };
   "processes.list": { params: Empty; result: CapturedProcessList };
@@ -55,7 +56,7 @@ export interface Methods {
   "tasks.edit": { params: TaskChanges; result: TaskChanged };
   "tasks.run": { params: TaskParams; result: TaskChanged };
   "tasks.cancel": { params: TaskParams; result: TaskChanged };
-  "tasks.confirm": { params: TaskParams; result: TaskChanged };
+  "tasks.confirm": { params: TaskConfirm; result: TaskChanged };
   "tasks.history": { params: TaskParams; result: TaskHistory };
   "approval.ask": { params: ApprovalAsk; result: ApprovalAnswer };
   "node.tools": { params: NodeTools; result: Empty };
@@ -95,6 +96,7 @@ export interface Events {
   "call.progress": CallProgress;
   "tools.changed": Empty;
   "session.event": SessionEventData;
+  "run.event": RunEventData;
   "process.ended": ProcessEnded;
   "missed": Missed;
 }
@@ -287,6 +289,47 @@ export interface CapturedProcessList {
 /** What happens to a file. */
 export type ChangeKind = "delete" | "create" | "change" | "replace" | "copy";
 
+/** What a choice answers. */
+export type ChatAnswer = 
+  | { is: "yes"; }
+  | { is: "no"; }
+  | { is: "offer"; number: number; }
+  | { is: "text"; text: string; };
+
+export interface ChatChoice {
+  label: string;
+  answer: ChatAnswer;
+}
+
+/** What a message to a chat has besides its text. */
+export interface ChatDetails {
+  /** The provider's id of the message that it answers. */
+  replyTo?: string | null;
+  /** The question that it asks. */
+  question?: ChatQuestion | null;
+  /** The key of the earlier message whose text it replaces. */
+  edits?: string | null;
+  /** The text is sent as a file with this name. */
+  file?: string | null;
+  /** It waits until the owner allows it. */
+  held?: boolean;
+}
+
+/** A question in a chat, which the owner answers there. */
+export interface ChatQuestion {
+  /** Names the question in buttons. */
+  handle: string;
+  kind: ChatQuestionKind;
+  /** The session that asks. For a held message, empty. */
+  sessionKey: string;
+  /** The id of the question, or of the held message. */
+  question: string;
+  /** The answers that can be chosen, in order. */
+  choices: ChatChoice[];
+}
+
+export type ChatQuestionKind = "approval" | "asked" | "held_message";
+
 /** The highest amount that may be spent on an account and the accounts below it. */
 export interface ChildBudget {
   account: string;
@@ -418,6 +461,14 @@ export interface CronCancelled {
   text: string;
 }
 
+/** `params` of `cron.confirm`. */
+export interface CronConfirm {
+  /** The job's id, a unique beginning of it, or its name. */
+  id: string;
+  /** The `contentHash` of what the person read. A job with other content is not allowed. */
+  seen?: string | null;
+}
+
 /** A date as text, or as milliseconds since 1970. */
 export type CronDate = number | string;
 
@@ -472,6 +523,8 @@ export interface CronJob {
   /** The person who allowed it. A job that an agent added does not run before. */
   confirmedBy?: string | null;
   createdBy: string;
+  /** Identifies what the job does. `cron.confirm` takes it as `seen`. */
+  contentHash: string;
   /** What the reader should know about this answer. */
   notes?: string[];
 }
@@ -1027,9 +1080,9 @@ export interface OutboxMessage {
   id: string;
   /** A message is stored once per key. */
   dedupe: string;
-  /** `session`, or the name of a webhook. */
+  /** `session`, the name of a webhook, or a chat account such as `telegram:default`. */
   channel: string;
-  /** The receiver in that channel: a session's key, or empty for a webhook. */
+  /** The receiver in that channel: a session's key, a chat's address as JSON, or empty for a webhook. */
   target: string;
   /** The agent whose work it is about. */
   agent: string;
@@ -1039,6 +1092,8 @@ export interface OutboxMessage {
   from: string;
   /** The labels of the conversation that the text comes from. */
   labels?: string[];
+  /** For chats only. */
+  chat?: ChatDetails | null;
   state: OutboxState;
   attempts: number;
   /** The time of the next attempt, while it waits. */
@@ -1048,6 +1103,8 @@ export interface OutboxMessage {
   expires: number;
   /** Why the last attempt failed. */
   error?: string | null;
+  /** The receiver's id of the message, if it has one. */
+  providerId?: string | null;
 }
 
 /** `params` of `outbox.show`, `outbox.resend`, `outbox.arrived` and `outbox.drop`. */
@@ -1057,7 +1114,7 @@ export interface OutboxParams {
 }
 
 /** The state of a message in the outbox. */
-export type OutboxState = "sent" | "queued" | "sending" | "failed" | "unknown" | "expired" | "dropped";
+export type OutboxState = "sent" | "held" | "queued" | "sending" | "failed" | "unknown" | "expired" | "dropped";
 
 /** Where the value of a parameter comes from. */
 export type ParameterSource = "user_input" | "relative_date" | "context";
@@ -1416,6 +1473,31 @@ export type RunEnd =
   | { end: "failed"; error: string; }
   | { end: "other"; };
 
+/** Something that happened to a run. Events are not stored; the histories of runs have the facts. */
+export type RunEvent = 
+  | { event: "started"; sessionKey?: string | null; resumed: boolean; }
+  | { event: "step_started"; step: string; sessionKey?: string | null; }
+  | { event: "step_ended"; step: string; status: StepStatus; durationMs: number; error?: string | null; done: number; total: number; }
+  | { event: "waiting"; sessionKey: string; step?: string | null; }
+  | { event: "continued"; sessionKey: string; step?: string | null; }
+  | { event: "ended"; status: string; error?: string | null; durationMs: number; }
+  | { event: "unknown"; };
+
+/** `data` of `run.event`. */
+export interface RunEventData {
+  kind: RunKind;
+  runId: string;
+  /** The id of the job, the task or the pipeline. */
+  sourceId: string;
+  /** The name of the job, the title of the task, or the name of the pipeline. */
+  name: string;
+  agent: string;
+  event: RunEvent;
+}
+
+/** What started a run. */
+export type RunKind = "schedule" | "task" | "pipeline" | "other";
+
 /** `result` of `sessions.send`, and the answer of `POST /v1/sessions/{key}/messages`. */
 export type SendResult = 
   | { status: "accepted"; sessionKey: string; messageId: string; }
@@ -1580,7 +1662,7 @@ export interface TaskChanged {
 
 /** The changes of a task. `tasks.edit` and `task_update` take them. */
 export interface TaskChanges {
-  /** The task's id, or a unique beginning of it. */
+  /** The task's id, a unique beginning of it, or its title. */
   task_id: string;
   /** completed also completes all subtasks; cancelled also cancels them and stops a run. */
   status?: TaskStatus | null;
@@ -1595,6 +1677,20 @@ export interface TaskChanges {
   tags?: string[] | null;
   /** user, agent (yourself), or the name of an agent. */
   assignee?: string | null;
+  /** The new schedule of a task that has one. */
+  schedule?: string | null;
+  /** The new page of a task that watches one. */
+  watch_url?: string | null;
+  /** Minutes between two looks at the page: at least 5. */
+  watch_interval_minutes?: number | null;
+}
+
+/** `params` of `tasks.confirm`. */
+export interface TaskConfirm {
+  /** The task's id, a unique beginning of it, or its title. */
+  id: string;
+  /** The `contentHash` of what the person read. A task with other content is not allowed. */
+  seen?: string | null;
 }
 
 /** A range of due dates. */
@@ -1637,6 +1733,8 @@ export interface TaskInfo {
   lastStatus?: string | null;
   lastResult?: string | null;
   createdBy: string;
+  /** Identifies what the task does. `tasks.confirm` takes it as `seen`. */
+  contentHash: string;
   createdAtMs: number;
   updatedAtMs: number;
   completedAtMs?: number | null;
@@ -1652,9 +1750,9 @@ export interface TaskList {
   total: number;
 }
 
-/** `params` of `tasks.show`, `tasks.run`, `tasks.cancel`, `tasks.confirm` and `tasks.history`. */
+/** `params` of `tasks.show`, `tasks.run`, `tasks.cancel` and `tasks.history`. */
 export interface TaskParams {
-  /** The task's id, or a unique beginning of it. */
+  /** The task's id, a unique beginning of it, or its title. */
   id: string;
 }
 
@@ -1665,7 +1763,7 @@ export type TaskPriority = "urgent" | "high" | "medium" | "low";
 export interface TaskRunInfo {
   id: string;
   taskId: string;
-  /** `queued`, `running`, `parked` (waits for an answer), `ok`, `error` or `cancelled`. */
+  /** `queued`, `running`, `parked` (waits for an answer), `ok`, `error`, `cancelled`, and without a run `skipped` or `missed`. */
   state: string;
   sessionKey: string;
   queuedAtMs: number;

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use gantry_model::{Effort, Thinking};
 use gantry_protocol::SessionEvent;
-use gantry_tool::{Autonomy, Call, Label};
+use gantry_tool::{Autonomy, Call, Effect, Label, Tool, View};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::agent::Agent;
 use crate::child::{AccountBudget, Child, ToolLimits};
 use crate::driver::{Command, Status};
 use crate::entry::Incoming;
@@ -193,11 +194,8 @@ impl Sessions {
         };
         let mut errors = Vec::new();
         if let Some(tool) = tool {
-            let scope =
-                authority.tools.iter().fold(agent.scope.clone(), |scope, own| scope.within(own.scope()));
-            let view = self.gate().registry().view(&scope);
-            let is_shared = || view.shared().iter().any(|shared| shared.name == tool);
-            if view.find(tool).is_none() && !is_shared() {
+            let view = self.background_view(agent, authority);
+            if find_tool(&view, tool).is_none() {
                 let unknown = view.unknown(tool);
                 errors.push(match unknown.hint {
                     Some(hint) => format!("{}; {hint}", unknown.message),
@@ -211,6 +209,18 @@ impl Sessions {
             errors.extend(found.err().map(|error| error.to_string()));
         }
         errors
+    }
+
+    /// Whether a tool of background work can run commands. One that is not known counts as able to.
+    pub fn runs_commands(&self, authority: &Authority, tool: &str) -> bool {
+        let Some(agent) = self.agents().get(&authority.agent) else { return true };
+        let found = find_tool(&self.background_view(agent, authority), tool);
+        found.is_none_or(|tool| tool.has_effect(Effect::RunsCommands))
+    }
+
+    fn background_view(&self, agent: &Agent, authority: &Authority) -> View {
+        let scope = authority.tools.iter().fold(agent.scope.clone(), |scope, own| scope.within(own.scope()));
+        self.gate().registry().view(&scope)
     }
 
     /// Starts a background session, or finds it if it was started before.
@@ -289,6 +299,11 @@ impl Sessions {
         let settled = self.ask(&key, |done| Command::StartChild { child, incoming, done }).await?;
         Ok(BackgroundRun { sessions: self.clone(), key, message, events, settled, is_waiting: false })
     }
+}
+
+fn find_tool(view: &View, name: &str) -> Option<Arc<Tool>> {
+    let shared = || view.shared().into_iter().find(|shared| shared.name == name).map(|shared| shared.tool);
+    view.find(name).or_else(shared)
 }
 
 impl BackgroundRun {

@@ -68,6 +68,11 @@ pub trait Domain: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Metrics of the domain as OpenMetrics text, for `/metrics`.
+    fn metrics(&self) -> BoxFuture<'_, String> {
+        Box::pin(std::future::ready(String::new()))
+    }
+
     /// Findings that `gantry doctor` reports about the domain.
     fn doctor(&self) -> BoxFuture<'_, Vec<Finding>> {
         Box::pin(std::future::ready(Vec::new()))

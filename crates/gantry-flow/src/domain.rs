@@ -15,8 +15,11 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::config::FlowConfig;
 use crate::jobs::{self, Jobs};
+use crate::metrics::Metrics;
 use crate::outbox::{self, Outbox, SecretFor};
 use crate::pipelines::{self, Pipelines};
+use crate::run_events::{self, RunEvents};
+use crate::slots::Slots;
 use crate::tasks::{self, PageAccess, Tasks, TasksConfig};
 use crate::tools::tools;
 
@@ -49,6 +52,9 @@ pub struct Flow {
     pub(crate) jobs: Jobs,
     pub(crate) pipelines: Pipelines,
     pub(crate) tasks: Tasks,
+    pub(crate) slots: Slots,
+    pub(crate) run_events: RunEvents,
+    pub(crate) metrics: Metrics,
 }
 
 impl Flow {
@@ -59,8 +65,17 @@ impl Flow {
             jobs: Jobs::default(),
             pipelines: Pipelines::default(),
             tasks: Tasks::new(parts.tasks.clone(), parts.pages.clone()),
+            slots: Slots::default(),
+            run_events: RunEvents::default(),
+            metrics: Metrics::default(),
             parts,
         }
+    }
+
+    /// Wakes the workers of schedules and tasks, because a slot is free.
+    pub(crate) fn slot_freed(&self) {
+        self.jobs.wake.notify_one();
+        self.tasks.wake.notify_one();
     }
 }
 
@@ -90,6 +105,7 @@ impl Domain for FlowDomain {
 
     fn methods(&self) -> Methods {
         let methods = jobs::methods(outbox::methods(Methods::default(), &self.flow), &self.flow);
+        let methods = run_events::methods(methods, &self.flow);
         let methods = pipelines::methods::add(methods, &self.flow);
         tasks::methods::add(methods, &self.flow)
     }
@@ -107,5 +123,9 @@ impl Domain for FlowDomain {
             }
             Ok(())
         })
+    }
+
+    fn metrics(&self) -> BoxFuture<'_, String> {
+        Box::pin(self.flow.metrics_text())
     }
 }

@@ -5,7 +5,7 @@
 mod definition;
 mod info;
 mod input;
-mod plan;
+pub(crate) mod plan;
 mod run;
 mod service;
 mod surfaces;
@@ -16,40 +16,28 @@ pub(crate) mod tool;
 mod worker;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use definition::{JobDefinition, JobSpec};
+pub(crate) use definition::{CatchUp, JobDefinition, JobSpec, Overlap};
+pub(crate) use run::backoff_ms;
 pub(crate) use surfaces::{methods, routes};
 pub(crate) use worker::run;
 
 /// The highest number of jobs.
 pub(crate) const MAX_JOBS: i64 = 200;
-/// The highest number of runs at the same time. A run that waits for a person does not count.
-pub(crate) const MAX_RUNS: usize = 4;
 
 /// The runs of this process.
+#[derive(Default)]
 pub(crate) struct Jobs {
     /// Wakes the worker after a change.
     pub(crate) wake: Notify,
-    slots: Arc<Semaphore>,
     /// When the next run that catches up may start.
     next_catch_up: Mutex<i64>,
     /// Cancels runs, by their ids.
     running: Mutex<HashMap<String, CancellationToken>>,
-}
-
-impl Default for Jobs {
-    fn default() -> Self {
-        Jobs {
-            wake: Notify::new(),
-            slots: Arc::new(Semaphore::new(MAX_RUNS)),
-            next_catch_up: Mutex::default(),
-            running: Mutex::default(),
-        }
-    }
 }
 
 impl Jobs {

@@ -9,10 +9,13 @@ mod clock;
 mod config;
 mod domain;
 mod jobs;
+mod metrics;
 mod outbox;
 mod pipelines;
 mod plans;
 mod processes;
+mod run_events;
+mod slots;
 mod tasks;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests set up their own world")]

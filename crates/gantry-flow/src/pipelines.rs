@@ -15,6 +15,7 @@ mod parameters;
 pub(crate) mod run_pipeline;
 mod runner;
 pub(crate) mod service;
+mod shell;
 pub(crate) mod state;
 pub(crate) mod template;
 

@@ -14,6 +14,8 @@ pub(crate) mod http;
 pub(crate) mod methods;
 mod notices;
 mod pipeline_run;
+#[cfg(test)]
+mod tests;
 mod texts;
 pub(crate) mod tools;
 mod watch;
@@ -23,13 +25,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_net::{Client, NetworkPolicy};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub use config::TasksConfig;
-
-/// Runs of tasks at the same time.
-const MAX_RUNS: usize = 4;
 
 /// How pages are fetched: the guarded client, and the hosts that an agent may reach.
 #[derive(Clone)]
@@ -43,21 +42,14 @@ pub(crate) struct Tasks {
     pub(crate) config: TasksConfig,
     pub(crate) pages: PageAccess,
     /// The worker looks for work when this is notified.
-    wake: Notify,
-    slots: Arc<Semaphore>,
+    pub(crate) wake: Notify,
     /// Stops the runs of this process.
     running: Mutex<HashMap<String, CancellationToken>>,
 }
 
 impl Tasks {
     pub(crate) fn new(config: TasksConfig, pages: PageAccess) -> Tasks {
-        Tasks {
-            config,
-            pages,
-            wake: Notify::new(),
-            slots: Arc::new(Semaphore::new(MAX_RUNS)),
-            running: Mutex::default(),
-        }
+        Tasks { config, pages, wake: Notify::new(), running: Mutex::default() }
     }
 
     fn stops(&self) -> std::sync::MutexGuard<'_, HashMap<String, CancellationToken>> {

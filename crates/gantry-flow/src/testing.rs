@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_agent::{
-    Agent, AnswerFuture, Asker, DmScope, FactsFuture, Model, ModelFacts, ModelFailure, Sessions,
-    SessionsParts,
+    Agent, AnswerFuture, ApprovalDecision, Asker, DmScope, FactsFuture, Model, ModelFacts, ModelFailure,
+    NewMessage, Question, Sessions, SessionsParts,
 };
 use gantry_domain::Identity;
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_net::{Client, ClientOptions, NetworkPolicy};
 use gantry_store::{DataDir, Database, Journal, Objects};
 use gantry_tool::testing::gate;
-use gantry_tool::{Autonomy, Ctx, Masker, Text, Tool, ToolError, Toolset};
+use gantry_tool::{Autonomy, Ctx, Label, Masker, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::config::FlowConfig;
 use crate::domain::{Flow, FlowParts};
 use crate::tasks::{PageAccess, TasksConfig};
-use crate::{jobs, outbox, tools};
+use crate::{jobs, outbox, tasks, tools};
 
 /// Wed 4 Mar 2026 12:00:00 UTC.
 pub(crate) const START: i64 = 1_772_625_600_000;
@@ -143,7 +143,13 @@ impl World {
             Ok::<Text, ToolError>(Text(format!("noted {}", input.text)))
         })
         .effects(&[]);
-        let gate = Arc::new(gate(vec![note]).0);
+        let diary = Tool::new("diary", Toolset::Gantry, &state, |_: Ctx<PathBuf>, _: Note| async move {
+            Ok::<Text, ToolError>(Text("dear diary".to_owned()))
+        })
+        .read_only()
+        .effects(&[])
+        .labels(&[Label::Private]);
+        let gate = Arc::new(gate(vec![note, diary]).0);
         let model = Arc::new(Scripted {
             script: setup.script,
             held: watch::channel(setup.held).0,
@@ -206,7 +212,9 @@ impl World {
     /// Starts the workers.
     pub(crate) fn work(&self) {
         self.tasks.spawn(outbox::run(self.flow.clone(), self.stopping.clone()));
+        self.flow.start_pipelines(self.tasks.clone(), self.stopping.clone());
         jobs::run(self.flow.clone(), &self.tasks, &self.stopping);
+        self.tasks.spawn(tasks::worker::run(self.flow.clone(), self.tasks.clone(), self.stopping.clone()));
     }
 
     /// Stops everything. Runs in progress stay as they are.
@@ -218,10 +226,58 @@ impl World {
         self.flow.parts.database.close().await;
     }
 
+    /// Sends a message to a session, answers every question, and waits for the end. Returns the questions.
+    pub(crate) async fn tell(
+        &self,
+        key: &str,
+        message: NewMessage,
+        answer: ApprovalDecision,
+    ) -> Vec<Question> {
+        let sessions = &self.flow.parts.sessions;
+        let key = sessions.key(key, None).unwrap();
+        let from = "operator".to_owned();
+        sessions.send(&key, NewMessage { from, ..message }).await.unwrap();
+        let mut questions: Vec<Question> = Vec::new();
+        eventually("the end of the conversation", async || {
+            let status = sessions.status(&key).await.unwrap();
+            for question in status.questions {
+                if !questions.iter().any(|known| known.id == question.id) {
+                    let id = Some(question.id.clone());
+                    sessions.answer(&key, id, answer.clone(), "operator").await.unwrap();
+                    questions.push(question);
+                }
+            }
+            status.running.is_none()
+        })
+        .await;
+        questions
+    }
+
+    /// The labels of a session.
+    pub(crate) async fn labels(&self, key: &str) -> Vec<Label> {
+        let key = self.flow.parts.sessions.key(key, None).unwrap();
+        self.flow.parts.sessions.status(&key).await.unwrap().labels
+    }
+
     pub(crate) fn notes(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.join("notes")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
+}
+
+/// A client token for one agent.
+pub(crate) fn token_for(agent: &str) -> Identity {
+    let info = serde_json::json!({
+        "name": "program", "agents": [agent], "readOnly": false, "created": 0, "tools": null, "expires": null,
+        "lastUsed": null, "revoked": null, "connections": 0,
+    });
+    let info = serde_json::from_value(info).unwrap();
+    Identity::Client(Arc::new(gantry_store::ClientToken { id: "t".into(), generation: 1, info }))
+}
+
+/// A message with this text and these labels.
+pub(crate) fn message(text: &str, labels: &[Label]) -> NewMessage {
+    NewMessage { text: text.into(), labels: labels.to_vec(), ..NewMessage::default() }
 }
 
 /// Waits until a condition holds.

@@ -8,6 +8,7 @@ mod texts;
 pub use dates::{Moment, parse_future, parse_moment};
 pub use intervals::{MIN_INTERVAL_MS, parse_interval};
 pub use schedule::{Schedule, jitter_ms, zone_named};
+pub(crate) use texts::counted;
 pub use texts::{duration_text, local_text, relative_text, utc_text};
 
 pub(crate) const SECOND_MS: i64 = 1_000;

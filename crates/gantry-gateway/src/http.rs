@@ -185,17 +185,26 @@ async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
     json_response(StatusCode::OK, &Health { status, version: gateway.version.clone() })
 }
 
+/// The last line of OpenMetrics text.
+const METRICS_END: &str = "# EOF\n";
+
 async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
     let headers = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
-    let mut text = gateway.gate.metrics().render();
+    let text = gateway.gate.metrics().render();
     let refused = format!(
         "# HELP stream_frames_refused Frames that belonged to no stream of their sender.\n\
          # TYPE stream_frames_refused counter\nstream_frames_refused_total {}\n",
         gateway.nodes.transfers().map_or(0, |transfers| transfers.rejected_frames())
     );
-    let end = text.rfind("# EOF").unwrap_or(text.len());
-    text.insert_str(end, &refused);
-    (StatusCode::OK, headers, text).into_response()
+    let mut further = vec![refused];
+    for domain in &gateway.domains {
+        further.push(domain.metrics().await);
+    }
+    let body = |page: &str| page.strip_suffix(METRICS_END).unwrap_or(page).to_owned();
+    let mut page = body(&text);
+    further.iter().for_each(|one| page.push_str(&body(one)));
+    page.push_str(METRICS_END);
+    (StatusCode::OK, headers, page).into_response()
 }
 
 async fn nodes(State(gateway): State<Arc<Gateway>>) -> Response {

@@ -206,6 +206,9 @@ pub struct CronJob {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_by: Option<String>,
     pub created_by: String,
+    /// Identifies what the job does. `cron.confirm` takes it as `seen`.
+    #[serde(default)]
+    pub content_hash: String,
     /// What the reader should know about this answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -298,6 +301,17 @@ pub struct CronStatus {
     pub max_concurrent_runs: u64,
     pub current_time: String,
     pub timezone: String,
+}
+
+/// `params` of `cron.confirm`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CronConfirm {
+    /// The job's id, a unique beginning of it, or its name.
+    pub id: String,
+    /// The `contentHash` of what the person read. A job with other content is not allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<String>,
 }
 
 /// `params` of methods that name one job, or one run for `cron.cancel`.

@@ -17,6 +17,7 @@ mod nodes;
 mod outbox;
 mod pipelines;
 mod ports;
+mod runs;
 mod sessions;
 mod stream;
 mod tasks;
@@ -45,9 +46,9 @@ pub use connect::{
     WireTool, current_platform, is_valid_platform, is_valid_version,
 };
 pub use cron::{
-    CronCancelled, CronDate, CronHistory, CronHistoryParams, CronInstant, CronJob, CronJobInput, CronJobList,
-    CronJobState, CronListParams, CronParams, CronPause, CronQueued, CronRemoved, CronRun, CronScheduleInput,
-    CronSpecInput, CronStatus, CronStatusParams, CronUpdateParams,
+    CronCancelled, CronConfirm, CronDate, CronHistory, CronHistoryParams, CronInstant, CronJob, CronJobInput,
+    CronJobList, CronJobState, CronListParams, CronParams, CronPause, CronQueued, CronRemoved, CronRun,
+    CronScheduleInput, CronSpecInput, CronStatus, CronStatusParams, CronUpdateParams,
 };
 pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
@@ -75,6 +76,7 @@ pub use pipelines::{
     StepOutcome, StepStatus,
 };
 pub use ports::{PortForward, PortForwarded, PortList, SessionPort};
+pub use runs::{RunEvent, RunEventData, RunKind};
 pub use sessions::{
     Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, History,
     HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams, HistoryReply,
@@ -85,8 +87,8 @@ pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
 };
 pub use tasks::{
-    NewTask, TaskAddParams, TaskChanged, TaskChanges, TaskDue, TaskHistory, TaskInfo, TaskKind, TaskList,
-    TaskParams, TaskPriority, TaskRunInfo, TaskStatus, TasksListParams,
+    NewTask, TaskAddParams, TaskChanged, TaskChanges, TaskConfirm, TaskDue, TaskHistory, TaskInfo, TaskKind,
+    TaskList, TaskParams, TaskPriority, TaskRunInfo, TaskStatus, TasksListParams,
 };
 pub use text::{JsonText, cancel_text, event_text, node_call_text, request_text, response_text};
 pub use tokens::{TokenAdd, TokenAdded, TokenInfo, TokenList, TokenName};

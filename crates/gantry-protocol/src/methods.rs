@@ -59,6 +59,8 @@ pub mod method {
     pub const PIPELINES_STATUS: &str = "pipelines.status";
     pub const PIPELINES_CANCEL: &str = "pipelines.cancel";
     pub const PIPELINES_RETRY: &str = "pipelines.retry";
+    /// Client → gateway: follow runs of schedules, tasks and pipelines.
+    pub const RUNS_LISTEN: &str = "runs.listen";
     pub const PLANS_LIST: &str = "plans.list";
     pub const PLANS_ANSWER: &str = "plans.answer";
     pub const PROCESSES_LIST: &str = "processes.list";
@@ -111,6 +113,8 @@ pub mod event {
     pub const TOOLS_CHANGED: &str = "tools.changed";
     /// Gateway → client: an event of a session that it listens to.
     pub const SESSION_EVENT: &str = "session.event";
+    /// Gateway → client: an event of a run, for clients that follow runs.
+    pub const RUN_EVENT: &str = "run.event";
     /// Gateway → client: a background process on a node has ended.
     pub const PROCESS_ENDED: &str = "process.ended";
     /// Gateway → client: events were not delivered because the client was slow.

@@ -150,6 +150,9 @@ pub struct TaskInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_result: Option<String>,
     pub created_by: String,
+    /// Identifies what the task does. `tasks.confirm` takes it as `seen`.
+    #[serde(default)]
+    pub content_hash: String,
     pub created_at_ms: i64,
     pub updated_at_ms: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,7 +233,7 @@ pub struct NewTask {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskChanges {
-    /// The task's id, or a unique beginning of it.
+    /// The task's id, a unique beginning of it, or its title.
     pub task_id: String,
     /// completed also completes all subtasks; cancelled also cancels them and stops a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -252,6 +255,15 @@ pub struct TaskChanges {
     /// user, agent (yourself), or the name of an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
+    /// The new schedule of a task that has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// The new page of a task that watches one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch_url: Option<String>,
+    /// Minutes between two looks at the page: at least 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch_interval_minutes: Option<u32>,
 }
 
 /// `params` of `tasks.add`.
@@ -264,11 +276,22 @@ pub struct TaskAddParams {
     pub task: NewTask,
 }
 
-/// `params` of `tasks.show`, `tasks.run`, `tasks.cancel`, `tasks.confirm` and `tasks.history`.
+/// `params` of `tasks.confirm`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TaskConfirm {
+    /// The task's id, a unique beginning of it, or its title.
+    pub id: String,
+    /// The `contentHash` of what the person read. A task with other content is not allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<String>,
+}
+
+/// `params` of `tasks.show`, `tasks.run`, `tasks.cancel` and `tasks.history`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskParams {
-    /// The task's id, or a unique beginning of it.
+    /// The task's id, a unique beginning of it, or its title.
     pub id: String,
 }
 
@@ -286,7 +309,7 @@ pub struct TaskChanged {
 pub struct TaskRunInfo {
     pub id: String,
     pub task_id: String,
-    /// `queued`, `running`, `parked` (waits for an answer), `ok`, `error` or `cancelled`.
+    /// `queued`, `running`, `parked` (waits for an answer), `ok`, `error`, `cancelled`, and without a run `skipped` or `missed`.
     pub state: String,
     pub session_key: String,
     pub queued_at_ms: i64,

@@ -17,6 +17,7 @@ use crate::DataDir;
 pub(crate) mod channels;
 pub(crate) mod client_tokens;
 pub(crate) mod cron_jobs;
+pub(crate) mod cron_occurrences;
 pub(crate) mod cron_runs;
 pub(crate) mod grants;
 pub(crate) mod idempotency;
@@ -30,10 +31,13 @@ pub(crate) mod plans;
 pub(crate) mod process_ends;
 pub(crate) mod processes;
 pub(crate) mod retention;
+mod run_leases;
 pub(crate) mod spending;
 pub(crate) mod taint_marks;
+pub(crate) mod task_runs;
 pub(crate) mod tasks;
 pub(crate) mod transfers;
+pub(crate) mod watches;
 
 /// How long a statement waits for another process's write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -211,6 +215,12 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), D
 
 fn query_error(doing: &'static str) -> impl Fn(sqlx::Error) -> DatabaseError {
     move |cause| DatabaseError::Query { doing, cause }
+}
+
+/// The placeholders of a list of values, from the parameter `first`: `$5, $6, $7`. An empty list matches nothing.
+fn placeholders(first: usize, count: usize) -> String {
+    let numbers: Vec<String> = (first..first + count).map(|number| format!("${number}")).collect();
+    if numbers.is_empty() { "NULL".to_owned() } else { numbers.join(", ") }
 }
 
 /// Lists are stored as JSON text.

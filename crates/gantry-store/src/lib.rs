@@ -29,10 +29,10 @@ pub use data_dir::{DataDir, DataDirError, FileVersion};
 pub use database::channels::{ChannelEvent, LastActive, LinkOutcome, PairingRequest, PersonRole, PersonRow};
 pub use database::client_tokens::{ClientCheck, ClientToken};
 pub use database::cron_jobs::{CronJobRow, CronState, StateChange};
-pub use database::cron_runs::{
-    Admission, CronHistoryRow, CronRunRow, FinishedRun, JobAfterRun, MAX_HISTORY_ROWS, NewCronRun,
-    NewOccurrence, RUN_MESSAGE,
+pub use database::cron_occurrences::{
+    Admission, CronHistoryRow, MAX_HISTORY_ROWS, NewCronRun, NewOccurrence,
 };
+pub use database::cron_runs::{CronRunRow, FinishedRun, JobAfterRun, RUN_MESSAGE};
 pub use database::grants::{Grants, MAX_GRANTS, StoredGrant};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::inspection::DatabaseState;
@@ -50,10 +50,10 @@ pub use database::process_ends::ProcessEnd;
 pub use database::processes::{MAX_PROCESSES, ProcessRow};
 pub use database::spending::{ACCOUNT_SEPARATOR, Spending};
 pub use database::taint_marks::TaintMarks;
-pub use database::tasks::{
-    FinishedTaskRun, NewTaskRun, TaskFilter, TaskRow, TaskRunRow, WatchRow, priority_rank,
-};
+pub use database::task_runs::{FinishedTaskRun, NewTaskRun, TaskOccurrence, TaskPause, TaskRunRow};
+pub use database::tasks::{TaskFilter, TaskRow, priority_rank};
 pub use database::transfers::{NewTransfer, TransferRow, TransferState};
+pub use database::watches::WatchRow;
 pub use database::{Database, DatabaseError};
 pub use gateway_lock::{GatewayLock, GatewayLockError, Running};
 pub use kept_results::KeptResults;

@@ -51,7 +51,8 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     }
     let target = shell::root().join("target");
     let corpus = Corpus::make(&target.join("bench"))?;
-    let gantry = target.join(profile).join("gantry");
+    // Cargo's folder of the profile `dev` has another name.
+    let gantry = target.join(if profile == "dev" { "debug" } else { profile }).join("gantry");
     forget(&gantry)?;
 
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
@@ -78,10 +79,10 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The profile of the measured binary: the packaged one, unless `GANTRY_BENCH_PROFILE` names another, such as `release`, which
+/// The profile of the measured binary: the packaged one, unless `BENCH_PROFILE` names another, such as `release`, which
 /// builds in half the time.
 pub(crate) fn profile() -> String {
-    std::env::var("GANTRY_BENCH_PROFILE").unwrap_or_else(|_| "dist".to_owned())
+    std::env::var("BENCH_PROFILE").unwrap_or_else(|_| "dist".to_owned())
 }
 
 /// What the linker has just written lies in the page cache in large pieces, and a process that touches one counts it whole. A

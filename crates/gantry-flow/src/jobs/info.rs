@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use serde::de::DeserializeOwned;
 
 use super::definition::JobDefinition;
+use crate::access::content_hash;
 use crate::domain::Flow;
 use crate::time::{local_text, relative_text, utc_text, zone_named};
 
@@ -26,6 +27,11 @@ impl Job {
         let definition = parsed(&row.id, &row.definition)?;
         let authority = parsed(&row.id, &row.authority)?;
         Ok(Job { row, definition, authority })
+    }
+
+    /// Identifies what the job does, so that a person allows what they read.
+    pub(crate) fn content_hash(&self) -> String {
+        content_hash(&(&self.definition, &self.authority.agent))
     }
 
     /// Whether nothing but the time keeps it from running.
@@ -90,6 +96,7 @@ impl Flow {
             last_run_human: state.last_run_at.map(human),
             confirmed_by: row.confirmed_by.clone(),
             created_by: authority.created_by.clone(),
+            content_hash: job.content_hash(),
             notes,
         }
     }

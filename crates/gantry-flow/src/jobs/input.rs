@@ -4,6 +4,7 @@ use gantry_protocol::{CronDate, CronJobInput, CronScheduleInput, CronSpecInput};
 use gantry_tool::{Refusal, RefusalCode};
 
 use super::definition::{Carry, CatchUp, Delivers, JobDefinition, JobSpec, Overlap, TIMEOUT_SECONDS};
+use crate::access::{name_problem, text_problem};
 use crate::domain::Flow;
 use crate::outbox::SESSION;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, Moment, SECOND_MS, Schedule, parse_future, parse_moment};
@@ -48,6 +49,10 @@ impl Flow {
                     wrong.add("name", format!("must have 1 to {MAX_NAME} bytes"));
                     None
                 }
+                name if name_problem("name", name).is_some() => {
+                    wrong.0.extend(name_problem("name", name));
+                    None
+                }
                 name => Some(name.to_owned()),
             },
             (None, Some(old)) => Some(old.name.clone()),
@@ -83,6 +88,7 @@ impl Flow {
         if input.description.as_ref().is_some_and(|text| text.len() > MAX_TEXT) {
             wrong.add("description", format!("may have at most {MAX_TEXT} bytes"));
         }
+        wrong.0.extend(input.description.as_deref().and_then(|text| text_problem("description", text)));
         let (Some(name), Some(schedule), Some(spec), true) = (name, schedule, spec, wrong.0.is_empty())
         else {
             return Err(Refusal::new(RefusalCode::InvalidInput, wrong.0.join("; ")));

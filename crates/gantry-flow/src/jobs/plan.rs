@@ -15,37 +15,37 @@ const SEARCH_MS: i64 = 3 * HOUR_MS;
 
 /// A due job.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct DueJob<'a> {
-    pub(super) id: &'a str,
-    pub(super) schedule: &'a Schedule,
-    pub(super) catch_up: CatchUp,
-    pub(super) overlap: Overlap,
-    pub(super) jitter_seconds: u32,
-    pub(super) next_at: i64,
-    pub(super) due_at: i64,
+pub(crate) struct DueJob<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) catch_up: CatchUp,
+    pub(crate) overlap: Overlap,
+    pub(crate) jitter_seconds: u32,
+    pub(crate) next_at: i64,
+    pub(crate) due_at: i64,
     /// Its runs that have started and not ended.
-    pub(super) running: i64,
+    pub(crate) running: i64,
     /// Its runs that wait.
-    pub(super) queued: i64,
+    pub(crate) queued: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) occurrences: Vec<Planned>,
-    pub(super) next_at: Option<i64>,
-    pub(super) due_at: Option<i64>,
+pub(crate) struct Plan {
+    pub(crate) occurrences: Vec<Planned>,
+    pub(crate) next_at: Option<i64>,
+    pub(crate) due_at: Option<i64>,
 }
 
 /// What becomes of the occurrences from `from` through `through`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Planned {
-    pub(super) from: i64,
-    pub(super) through: i64,
-    pub(super) outcome: Outcome,
+pub(crate) struct Planned {
+    pub(crate) from: i64,
+    pub(crate) through: i64,
+    pub(crate) outcome: Outcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Run {
         is_catch_up: bool,
     },
@@ -58,7 +58,7 @@ pub(super) enum Outcome {
 
 const NOT_RUNNING: &str = "the gateway was not running, or the clock jumped";
 
-pub(super) fn plan(job: &DueJob<'_>, now: i64) -> Plan {
+pub(crate) fn plan(job: &DueJob<'_>, now: i64) -> Plan {
     let jitter = jitter_ms(job.id, job.jitter_seconds);
     // Occurrences up to here are due.
     let until = now.saturating_sub(jitter).max(job.next_at);

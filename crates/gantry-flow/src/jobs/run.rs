@@ -7,11 +7,10 @@ use gantry_agent::{
     AccountBudget, BackgroundChange, BackgroundSpec, BackgroundWork, NewMessage, Payer, Sent, SessionError,
     SessionEvent,
 };
-use gantry_protocol::{CronPause, OutboxBody};
+use gantry_protocol::{CronPause, OutboxBody, RunEvent, RunKind};
 use gantry_store::{ACCOUNT_SEPARATOR, CronRunRow, FinishedRun, JobAfterRun, NewOutboxMessage, RUN_MESSAGE};
 use gantry_tool::Label;
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +18,8 @@ use super::definition::{CarriedAnswer, JobSpec, RunSnapshot};
 use super::info::Job;
 use crate::domain::Flow;
 use crate::outbox::owner_copies;
+use crate::run_events::RunName;
+use crate::slots::Slot;
 use crate::time::{HOUR_MS, MINUTE_MS, SECOND_MS, duration_text, local_text};
 
 /// The pauses after consecutive errors. The last one repeats.
@@ -33,6 +34,12 @@ const APPROVAL_MINUTES: u32 = 24 * 60;
 const SUMMARY_CHARS: usize = 2_000;
 const ANSWER_CHARS: usize = 4_000;
 const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Returns how long a job or a task waits after an error. `before` is the number of errors in a row before it.
+pub(crate) fn backoff_ms(before: i64) -> i64 {
+    let place = usize::try_from(before).unwrap_or(0).min(BACKOFF_MS.len() - 1);
+    BACKOFF_MS[place]
+}
 
 /// How a run ended.
 struct Ended {
@@ -51,19 +58,25 @@ impl Ended {
 struct Progress<'a> {
     flow: &'a Flow,
     run: &'a CronRunRow,
-    slot: Option<OwnedSemaphorePermit>,
+    slot: Option<Slot>,
     cancel: CancellationToken,
     deadline: i64,
     parked_at: Option<i64>,
 }
 
 /// Runs a claimed run to its end and records it. `slot` is its place among the concurrent runs.
-pub(super) async fn execute(flow: Arc<Flow>, run: CronRunRow, slot: Option<OwnedSemaphorePermit>) {
+pub(super) async fn execute(flow: Arc<Flow>, run: CronRunRow, slot: Option<Slot>) {
     let cancel = flow.jobs.begin(&run.id);
-    let started = run.started.unwrap_or_else(|| flow.parts.clock.now());
+    let now = flow.parts.clock.now();
+    let started = run.started.unwrap_or(now);
     let ended = match serde_json::from_str::<RunSnapshot>(&run.snapshot) {
         Ok(snapshot) => {
             let deadline = started.saturating_add(snapshot.spec.timeout_ms());
+            let session_key = run.session.clone();
+            flow.publish(
+                run_name(&run, &snapshot),
+                RunEvent::Started { session_key, resumed: run.epoch > 1 },
+            );
             let mut progress = Progress { flow: &flow, run: &run, slot, cancel, deadline, parked_at: None };
             if run.state == "parked" {
                 progress.parked_at = Some(flow.parts.clock.now());
@@ -79,11 +92,26 @@ pub(super) async fn execute(flow: Arc<Flow>, run: CronRunRow, slot: Option<Owned
     };
     // Without an end the gateway stops, and the next process continues the run.
     if let Some((snapshot, ended)) = ended {
-        finish(&flow, &run, snapshot.as_ref(), ended).await;
+        finish(&flow, &run, snapshot.as_ref(), &ended).await;
+        if let Some(snapshot) = &snapshot {
+            let duration_ms = flow.parts.clock.now().saturating_sub(started).max(0);
+            let (status, error) = (ended.state.to_owned(), ended.outcome.err());
+            flow.publish(run_name(&run, snapshot), RunEvent::Ended { status, error, duration_ms });
+        }
     }
     flow.jobs.end(&run.id);
-    flow.jobs.wake.notify_one();
+    flow.slot_freed();
     flow.parts.outbox.wake();
+}
+
+fn run_name<'a>(run: &'a CronRunRow, snapshot: &'a RunSnapshot) -> RunName<'a> {
+    RunName {
+        kind: RunKind::Schedule,
+        run: &run.id,
+        source: &run.job,
+        name: &snapshot.name,
+        agent: &snapshot.authority.agent,
+    }
 }
 
 /// The account of a run's costs, below the account of its job and day.
@@ -145,8 +173,8 @@ async fn task(progress: &mut Progress<'_>, snapshot: &RunSnapshot) -> Option<End
             }
         };
         match change {
-            BackgroundChange::Waiting => progress.park(&session.key.key, &snapshot.name).await,
-            BackgroundChange::Working => progress.unpark().await,
+            BackgroundChange::Waiting => progress.park(&session.key.key, snapshot).await,
+            BackgroundChange::Working => progress.unpark(&session.key.key, snapshot).await,
             BackgroundChange::Ended(end) => {
                 let (state, outcome) = match (stopped, end.outcome) {
                     (Some((state, why)), Err(_)) => (state, Err(why)),
@@ -218,10 +246,10 @@ async fn system_event(progress: &mut Progress<'_>, snapshot: &RunSnapshot, text:
             Ok(event) => match *event {
                 SessionEvent::Suspended => return None,
                 SessionEvent::Approval { .. } | SessionEvent::Asked { .. } => {
-                    progress.park(&key.key, &snapshot.name).await;
+                    progress.park(&key.key, snapshot).await;
                 }
                 SessionEvent::ApprovalAnswered { .. } | SessionEvent::AskedAnswered { .. } => {
-                    progress.unpark().await;
+                    progress.unpark(&key.key, snapshot).await;
                 }
                 _ => {}
             },
@@ -264,18 +292,18 @@ impl Progress<'_> {
     }
 
     /// Frees the run's place while it waits for a person.
-    async fn park(&mut self, session: &str, name: &str) {
+    async fn park(&mut self, session: &str, snapshot: &RunSnapshot) {
         if self.parked_at.is_some() {
             return;
         }
         self.parked_at = Some(self.flow.parts.clock.now());
-        let snapshot_agent = session.split(':').nth(1).unwrap_or_default();
+        let (name, agent) = (&snapshot.name, &snapshot.authority.agent);
         let text = format!(
             "{name:?} waits for an answer. `gantry sessions questions {session}` shows the question."
         );
         let key = format!("cron-parked:{}", self.run.id);
         let from = format!("cron:{}", self.run.job);
-        let notice = self.flow.notice(snapshot_agent, "A scheduled run asks", &text, &key, &from, &[]);
+        let notice = self.flow.notice(agent, "A scheduled run asks", &text, &key, &from, &[]);
         if let Err(err) = self.flow.parts.database.park_cron_run(self.run, true).await {
             tracing::warn!(run = self.run.id, error = %err, "run_not_parked");
         }
@@ -283,24 +311,28 @@ impl Progress<'_> {
             tracing::warn!(run = self.run.id, error = %err, "notice_failed");
         }
         self.slot = None;
-        self.flow.jobs.wake.notify_one();
+        self.flow.slot_freed();
+        let session_key = session.to_owned();
+        self.flow.publish(run_name(self.run, snapshot), RunEvent::Waiting { session_key, step: None });
     }
 
-    async fn unpark(&mut self) {
+    async fn unpark(&mut self, session: &str, snapshot: &RunSnapshot) {
         let Some(parked) = self.parked_at.take() else { return };
         self.deadline = self.deadline.saturating_add(self.flow.parts.clock.now().saturating_sub(parked));
         // The session works already, so the run does not wait for a place.
-        self.slot = self.flow.jobs.slots.clone().try_acquire_owned().ok();
+        self.slot = self.flow.slots.take();
         if let Err(err) = self.flow.parts.database.park_cron_run(self.run, false).await {
             tracing::warn!(run = self.run.id, error = %err, "run_not_continued");
         }
+        let session_key = session.to_owned();
+        self.flow.publish(run_name(self.run, snapshot), RunEvent::Continued { session_key, step: None });
     }
 }
 
 /// Records the end of a run. Repeats until the database accepts it.
-async fn finish(flow: &Flow, run: &CronRunRow, snapshot: Option<&RunSnapshot>, ended: Ended) {
+async fn finish(flow: &Flow, run: &CronRunRow, snapshot: Option<&RunSnapshot>, ended: &Ended) {
     loop {
-        match record(flow, run, snapshot, &ended).await {
+        match record(flow, run, snapshot, ended).await {
             Ok(_) => return,
             Err(err) => tracing::warn!(run = run.id, error = %err, "run_end_not_recorded"),
         }
@@ -399,8 +431,7 @@ fn after_run(
         }
         "error" => {
             after.errors = before + 1;
-            let place = usize::try_from(before).unwrap_or(0).min(BACKOFF_MS.len() - 1);
-            after.not_before = Some(now.saturating_add(BACKOFF_MS[place]));
+            after.not_before = Some(now.saturating_add(backoff_ms(before)));
             let error = ended.outcome.as_ref().err().map(String::as_str).unwrap_or_default();
             let pauses = after.errors >= MAX_ERRORS && !is_once;
             if pauses {

@@ -8,12 +8,13 @@ use gantry_store::{CronJobRow, CronState, NewCronRun, NewOutboxMessage, StateCha
 use gantry_tool::{Label, Refusal, RefusalCode};
 use uuid::Uuid;
 
+use super::MAX_JOBS;
 use super::definition::{CarriedAnswer, Carry, JobDefinition, JobSpec, RunSnapshot};
 use super::info::{Job, run_info};
 use super::input::CheckedJob;
-use super::{MAX_JOBS, MAX_RUNS};
-use crate::access::{store_refusal, unknown_id};
+use crate::access::{Named, pick, store_refusal};
 use crate::domain::Flow;
+use crate::slots::MAX_RUNS;
 use crate::time::{Schedule, jitter_ms};
 
 /// How often a change is tried again after another change of the same job.
@@ -23,17 +24,17 @@ const TRIES: usize = 3;
 pub(super) type Agents<'a> = Option<&'a [String]>;
 
 impl Flow {
-    /// Returns the job with this id or a unique beginning of it.
+    /// Returns the job with this id, a unique beginning of it, or this name.
     pub(super) async fn find_job(&self, id: &str, agents: Agents<'_>) -> Result<Job, Refusal> {
-        let mut found = match id.trim() {
-            "" => Vec::new(),
-            id => self.parts.database.find_cron_jobs(id).await.map_err(store_refusal)?,
-        };
-        found.retain(|job| agents.is_none_or(|agents| agents.contains(&job.agent)));
-        match (found.pop(), found.is_empty()) {
-            (Some(row), true) => Job::of(row),
-            (found, _) => Err(unknown_id("job", id, found.is_some(), "gantry cron")),
-        }
+        let limit = u32::try_from(MAX_JOBS).unwrap_or(u32::MAX);
+        let (rows, _) =
+            self.parts.database.list_cron_jobs(agents, true, limit, 0).await.map_err(store_refusal)?;
+        let jobs: Vec<Job> = rows.into_iter().map(Job::of).collect::<Result<_, _>>()?;
+        pick("job", id, "gantry cron", jobs, |job| Named {
+            id: &job.row.id,
+            name: Some(&job.definition.name),
+        })
+        .map_err(|message| Refusal::new(RefusalCode::InvalidInput, message))
     }
 
     /// Stores a new job. Without `confirmed_by` it waits for a person.
@@ -79,12 +80,9 @@ impl Flow {
         }
         let id = &job.row.id;
         let text = format!(
-            "{} wants to run {:?} unattended, {}. Its task is:\n\n{}\n\nTo allow it, run `gantry cron confirm {id}`. To remove \
-             it, run `gantry cron remove {id}`.",
-            job.authority.created_by,
-            job.definition.name,
-            job.definition.schedule.describe(&self.parts.zone),
-            job.definition.spec.text()
+            "{}\n\nTo allow it, run `gantry cron confirm {id} --seen {}`. To remove it, run `gantry cron remove {id}`.",
+            self.described(job),
+            job.content_hash()
         );
         let key = format!("cron-confirm:{id}:{}", job.row.rev);
         let labels = &job.authority.labels;
@@ -96,6 +94,23 @@ impl Flow {
             &format!("cron:{id}"),
             labels,
         ))
+    }
+
+    /// Describes a job to the person who allows it.
+    fn described(&self, job: &Job) -> String {
+        let receiver = match &job.definition.spec {
+            JobSpec::Task { deliver: true, to, .. } if to.channel != crate::outbox::SESSION => {
+                format!(" Its answers go to {} {}.", to.channel, to.to)
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{} wants to run {:?} unattended, {}.{receiver} Its task is:\n\n{}",
+            job.authority.created_by,
+            job.definition.name,
+            job.definition.schedule.describe(&self.parts.zone),
+            job.definition.spec.text()
+        )
     }
 
     /// Stores a changed job. `confirmed` says who allowed it, if the change needs that.
@@ -222,8 +237,26 @@ impl Flow {
     }
 
     /// Records a person's yes to a job that an agent added.
-    pub(super) async fn confirm_job(&self, id: &str, by: &str) -> Result<CronJob, Refusal> {
-        self.with_job(id, None, |_, job| {
+    ///
+    /// `seen` is the content hash of what the person read. Other content is not allowed.
+    pub(super) async fn confirm_job(
+        &self,
+        id: &str,
+        seen: Option<&str>,
+        by: &str,
+    ) -> Result<CronJob, Refusal> {
+        self.with_job(id, None, |flow, job| {
+            if let Some(seen) = seen.filter(|seen| *seen != job.content_hash()) {
+                let id = &job.row.id;
+                let message = format!(
+                    "the job {id} is not what you read: its content is {} and not {}. Now {}",
+                    job.content_hash(),
+                    seen.chars().take(16).collect::<String>(),
+                    flow.described(job)
+                );
+                let hint = format!("`gantry cron confirm {id}` shows and allows it");
+                return Err(Refusal::new(RefusalCode::Denied, message).with_hint(hint));
+            }
             job.row.confirmed_by = Some(by.to_owned());
             Ok(())
         })
@@ -330,19 +363,15 @@ impl Flow {
 
     /// Returns a run by its id or a unique beginning of it, with the agent that it belongs to.
     pub(super) async fn find_job_run(&self, id: &str) -> Result<(String, String, String), Refusal> {
-        let mut found = match id.trim() {
+        let found = match id.trim() {
             "" => Vec::new(),
             id => self.parts.database.find_cron_runs(id).await.map_err(store_refusal)?,
         };
-        match (found.pop(), found.is_empty()) {
-            (Some(run), true) => {
-                let snapshot: RunSnapshot = serde_json::from_str(&run.snapshot).map_err(|err| {
-                    Refusal::new(RefusalCode::Unavailable, format!("cannot read the run: {err}"))
-                })?;
-                Ok((run.id, run.state, snapshot.authority.agent))
-            }
-            (found, _) => Err(unknown_id("run", id, found.is_some(), "gantry cron history")),
-        }
+        let run = pick("run", id, "gantry cron history", found, |run| Named { id: &run.id, name: None })
+            .map_err(|message| Refusal::new(RefusalCode::InvalidInput, message))?;
+        let snapshot: RunSnapshot = serde_json::from_str(&run.snapshot)
+            .map_err(|err| Refusal::new(RefusalCode::Unavailable, format!("cannot read the run: {err}")))?;
+        Ok((run.id, run.state, snapshot.authority.agent))
     }
 
     /// Stops a run that waits or runs.

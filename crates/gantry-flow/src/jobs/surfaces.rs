@@ -11,14 +11,15 @@ use axum::{Extension, Router};
 use gantry_domain::http::{Named, Taken, problem, read_body};
 use gantry_domain::{Identity, MethodContext, Methods, RequestContext};
 use gantry_protocol::{
-    CronCancelled, CronHistory, CronHistoryParams, CronJob, CronJobInput, CronJobList, CronListParams,
-    CronParams, CronQueued, CronRemoved, CronStatus, CronStatusParams, CronUpdateParams, method,
+    CronCancelled, CronConfirm, CronHistory, CronHistoryParams, CronJob, CronJobInput, CronJobList,
+    CronListParams, CronParams, CronQueued, CronRemoved, CronStatus, CronStatusParams, CronUpdateParams,
+    method,
 };
 use gantry_tool::{Refusal, RefusalCode};
 
 use super::info::Job;
 use super::input::CheckedJob;
-use crate::access::{Access, Answer, answered, bad_query, check, check_operator, own_agents, wire};
+use crate::access::{Access, Answer, Seen, answered, bad_query, check, check_operator, own_agents, wire};
 use crate::domain::Flow;
 
 const MAIN: &str = "main";
@@ -68,7 +69,7 @@ impl Flow {
         Ok(self.job_info(&job, Vec::new()))
     }
 
-    pub(super) async fn api_add(
+    pub(crate) async fn api_add(
         self: &Arc<Flow>,
         identity: &Identity,
         input: CronJobInput,
@@ -122,9 +123,14 @@ impl Flow {
         self.resume_job(&job.row.id, None).await
     }
 
-    pub(super) async fn api_confirm(&self, identity: &Identity, id: &str) -> Result<CronJob, Refusal> {
+    pub(super) async fn api_confirm(
+        &self,
+        identity: &Identity,
+        id: &str,
+        seen: Option<&str>,
+    ) -> Result<CronJob, Refusal> {
         check_operator(identity, "allow a job that an agent added")?;
-        self.confirm_job(id, &identity.owner()).await
+        self.confirm_job(id, seen, &identity.owner()).await
     }
 
     pub(super) async fn api_history(
@@ -171,7 +177,6 @@ methods_by_id! {
     run -> CronQueued = api_run;
     pause -> CronJob = api_pause;
     resume -> CronJob = api_resume;
-    confirm -> CronJob = api_confirm;
     cancel -> CronCancelled = api_cancel;
 }
 
@@ -189,6 +194,10 @@ async fn add(flow: Arc<Flow>, context: MethodContext, params: CronJobInput) -> A
 
 async fn update(flow: Arc<Flow>, context: MethodContext, params: CronUpdateParams) -> Answer<CronJob> {
     flow.api_update(&context.identity, params).await.map_err(wire)
+}
+
+async fn confirm(flow: Arc<Flow>, context: MethodContext, params: CronConfirm) -> Answer<CronJob> {
+    flow.api_confirm(&context.identity, &params.id, params.seen.as_deref()).await.map_err(wire)
 }
 
 async fn history(flow: Arc<Flow>, context: MethodContext, params: CronHistoryParams) -> Answer<CronHistory> {
@@ -228,7 +237,6 @@ routes_by_id! {
     run_route = api_run;
     pause_route = api_pause;
     resume_route = api_resume;
-    confirm_route = api_confirm;
     cancel_route = api_cancel;
 }
 
@@ -252,6 +260,18 @@ async fn list_route(
 ) -> Response {
     match params {
         Ok(Query(params)) => answered(flow.api_list(&identity, params).await),
+        Err(err) => bad_query(&err),
+    }
+}
+
+async fn confirm_route(
+    Extension(flow): State,
+    Extension(identity): Who,
+    Named(id): Named,
+    params: Result<Query<Seen>, QueryRejection>,
+) -> Response {
+    match params {
+        Ok(Query(Seen { seen })) => answered(flow.api_confirm(&identity, &id, seen.as_deref()).await),
         Err(err) => bad_query(&err),
     }
 }

@@ -285,7 +285,10 @@ async fn start(flow: &Flow, caller: &Caller, input: Input) -> Result<Started, To
         (Mode::Force, Some(job)) => vec![flow.start_job(&job).await.map_err(tool_error)?],
         (Mode::Due, job) => {
             let only = job.as_ref().map(|job| job.row.id.as_str());
-            let admitted = flow.admit_due(only).await.map_err(|err| ToolError::failed(err.to_string()))?;
+            let admitted = flow
+                .admit_due(caller.agents(), only)
+                .await
+                .map_err(|err| ToolError::failed(err.to_string()))?;
             flow.jobs.wake.notify_one();
             admitted.into_iter().flatten().collect()
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_protocol::CronQueued;
-use gantry_store::{Admission, CronRunRow, DatabaseError, NewOccurrence};
+use gantry_store::{Admission, CronJobRow, CronRunRow, DatabaseError, NewOccurrence};
 use gantry_tool::Refusal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::info::Job;
 use super::plan::{DueJob, Outcome, Plan, plan};
 use super::run::execute;
-use super::service::{first_run, new_run, queued};
+use super::service::{Agents, first_run, new_run, queued};
 use crate::domain::Flow;
 use crate::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Schedule, jitter_ms, local_text};
 
@@ -91,11 +91,14 @@ impl Worker {
     async fn turn(&mut self) -> Result<i64, DatabaseError> {
         let database = &self.flow.parts.database;
         let now = self.flow.parts.clock.now();
-        while !self.flow.admit_due(None).await?.is_empty() {}
-        let free = u32::try_from(self.flow.jobs.slots.available_permits()).unwrap_or(0);
-        if free > 0 {
-            for run in database.claim_cron_runs(&self.flow.owner, free, now).await? {
-                self.start(run);
+        while !self.flow.admit_due(None, None).await?.is_empty() {}
+        {
+            let _claiming = self.flow.slots.claiming().await;
+            let free = u32::try_from(self.flow.slots.free()).unwrap_or(0);
+            if free > 0 {
+                for run in database.claim_cron_runs(&self.flow.owner, free, now).await? {
+                    self.start(run);
+                }
             }
         }
         if now >= self.next_check {
@@ -104,11 +107,12 @@ impl Worker {
         }
         if now >= self.next_sweep {
             database.sweep_cron(now).await?;
+            database.sweep_tasks(now).await?;
             database.sweep_outbox(now).await?;
             database.sweep_channel_events(now).await?;
             self.next_sweep = now + HOUR_MS;
         }
-        let free = self.flow.jobs.slots.available_permits() > 0;
+        let free = self.flow.slots.free() > 0;
         let start = if free { database.next_cron_start().await? } else { None };
         let due = database.next_cron_due().await?;
         let next = [due, start].into_iter().flatten().fold(self.next_check, i64::min);
@@ -116,7 +120,7 @@ impl Worker {
     }
 
     fn start(&self, run: CronRunRow) {
-        let slot = self.flow.jobs.slots.clone().try_acquire_owned().ok();
+        let slot = self.flow.slots.take();
         let (flow, stopping) = (self.flow.clone(), self.stopping.clone());
         self.tasks.spawn(async move {
             tokio::select! {
@@ -128,16 +132,20 @@ impl Worker {
 }
 
 impl Flow {
-    /// Admits due jobs, or one of them. Returns the runs that were queued, and for others an empty entry, so that an empty
+    /// Admits due jobs: all, those of some agents, or one. Returns the runs that were queued, and for others an empty entry, so that an empty
     /// answer means that nothing was due.
     pub(super) async fn admit_due(
         &self,
+        agents: Agents<'_>,
         only: Option<&str>,
     ) -> Result<Vec<Option<CronQueued>>, DatabaseError> {
         let now = self.parts.clock.now();
         let rows = self.parts.database.due_cron_jobs(now, BATCH).await?;
         let (mut admissions, mut queued_runs) = (Vec::new(), Vec::new());
-        for row in rows.into_iter().filter(|row| only.is_none_or(|only| row.id == only)) {
+        let is_chosen = |row: &CronJobRow| {
+            only.is_none_or(|only| row.id == only) && agents.is_none_or(|agents| agents.contains(&row.agent))
+        };
+        for row in rows.into_iter().filter(is_chosen) {
             let id = row.id.clone();
             let admitted = Job::of(row).and_then(|job| self.admission(&job, now));
             match admitted {
@@ -154,6 +162,11 @@ impl Flow {
         let admitted = self.parts.database.admit_cron(&admissions, now).await?;
         if admissions.iter().any(|admission| !admission.messages.is_empty()) {
             self.parts.outbox.wake();
+        }
+        for (admission, _) in admissions.iter().zip(&admitted).filter(|(_, is_admitted)| **is_admitted) {
+            for occurrence in &admission.occurrences {
+                self.metrics.occurrence(occurrence.outcome, now.saturating_sub(occurrence.scheduled_at));
+            }
         }
         for admission in &admissions {
             let late = now.saturating_sub(admission.expected_next);

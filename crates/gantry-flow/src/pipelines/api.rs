@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::error::PipelineError;
 use super::service::NewRun;
 use super::{answer, costs};
+use crate::access::{Named, pick};
 use crate::domain::Flow;
 
 const MAX_WAIT_MS: u64 = 120_000;
@@ -42,32 +43,6 @@ pub(crate) fn check_change(identity: &Identity, agent: &str) -> Result<(), Refus
     Ok(())
 }
 
-/// Finds the only item whose id begins with `id`.
-pub(crate) fn unique<T>(
-    what: &str,
-    id: &str,
-    items: impl IntoIterator<Item = T>,
-    id_of: impl Fn(&T) -> &str,
-) -> Result<T, PipelineError> {
-    let mut found: Vec<T> = Vec::new();
-    for item in items {
-        if id_of(&item) == id {
-            return Ok(item);
-        }
-        if !id.is_empty() && id_of(&item).starts_with(id) {
-            found.push(item);
-        }
-    }
-    let shown: String = id.chars().take(64).collect();
-    match found.len() {
-        0 => Err(PipelineError::invalid(format!("unknown {what} {shown:?}"))),
-        1 => found.pop().ok_or_else(|| PipelineError::invalid(format!("unknown {what} {shown:?}"))),
-        count => {
-            Err(PipelineError::invalid(format!("{count} ids begin with {shown:?}; write more of the id")))
-        }
-    }
-}
-
 impl Flow {
     /// Finds a pipeline among those of the agents that the caller may use.
     pub(crate) async fn find_pipeline(
@@ -79,7 +54,9 @@ impl Flow {
             return Ok(row);
         }
         let rows = self.parts.database.list_pipelines().await?;
-        unique("pipeline", id, rows.into_iter().filter(|row| may_use(&row.agent)), |row| &row.id)
+        let own = rows.into_iter().filter(|row| may_use(&row.agent)).collect();
+        pick("pipeline", id, "gantry pipelines", own, |row| Named { id: &row.id, name: Some(&row.name) })
+            .map_err(PipelineError::invalid)
     }
 
     /// Finds a run in the same way.
@@ -92,7 +69,9 @@ impl Flow {
             return Ok(row);
         }
         let rows = self.parts.database.list_pipeline_runs(None, SEARCHED).await?;
-        unique("run", id, rows.into_iter().filter(|row| may_use(&row.agent)), |row| &row.id)
+        let own = rows.into_iter().filter(|row| may_use(&row.agent)).collect();
+        pick("run", id, "gantry pipelines runs", own, |row| Named { id: &row.id, name: None })
+            .map_err(PipelineError::invalid)
     }
 
     async fn pipeline_info(&self, row: PipelineRow) -> Result<PipelineInfo, PipelineError> {

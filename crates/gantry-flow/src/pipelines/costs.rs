@@ -52,7 +52,8 @@ fn cost(tier: &str, history: &[TierCost]) -> f64 {
 
 /// Dollars, for people.
 pub(crate) fn dollars(amount: f64) -> String {
-    gantry_model::Money::from_dollars(amount).to_string()
+    // The sum of nothing is -0.
+    gantry_model::Money::from_dollars(amount + 0.0).to_string()
 }
 
 #[cfg(test)]

@@ -155,7 +155,10 @@ fn names(step: &PipelineStep) -> (Vec<Vec<String>>, Vec<String>) {
             Piece::Name(name) => Some(name),
             Piece::Text(_) => None,
         })),
-        Err(error) => errors.push(error),
+        Err(error) => {
+            names.extend(template::names_in(text));
+            errors.push(error);
+        }
     };
     step.task.iter().for_each(|task| visit(task));
     step.input.iter().for_each(|input| template::visit_texts(input, &mut visit));
@@ -338,6 +341,9 @@ mod tests {
             "input_from names the unknown step \"aa\"; did you mean",
             "input_from must not name the step itself",
             "has no }}",
+            "unknown name {{nope}}",
+            "unknown parameter {{params.q}}",
+            "{{a.result}} needs \"a\" in input_from",
             "input of a tool must be an object",
             "a tool call has no role",
             "timeout_ms must be 1 to 7200000",

@@ -17,6 +17,7 @@ use super::service::NewRun;
 use super::state::{RunState, is_final, step_status};
 use super::{answer, costs};
 use crate::domain::Flow;
+use crate::time::counted;
 use crate::tools::FlowTools;
 
 type Ctx = gantry_tool::Ctx<FlowTools>;
@@ -159,7 +160,7 @@ async fn begin(flow: &Arc<Flow>, call: &Call, input: Input) -> Result<String, Pi
         payer: sessions.payer(call).await?,
     };
     let id = flow.begin_run(new).await?;
-    report(call, 0, total, format!("{total} steps, estimated cost {}", costs::dollars(estimate)));
+    report(call, 0, total, format!("{}, estimated cost {}", steps_text(total), costs::dollars(estimate)));
     Ok(id)
 }
 
@@ -242,10 +243,14 @@ fn report_state(call: &Call, run: &RunState) {
     let waiting = run.waiting.iter().filter_map(|index| run.steps.get(*index)?.session.as_deref());
     let waiting: Vec<&str> = waiting.collect();
     let message = match waiting.as_slice() {
-        [] => format!("{done} of {} steps have ended", run.steps.len()),
+        [] => format!("{done} of {} ended", steps_text(run.steps.len())),
         keys => format!("waiting for an answer in {}", keys.join(", ")),
     };
     report(call, done, run.steps.len(), message);
+}
+
+fn steps_text(count: usize) -> String {
+    counted(i64::try_from(count).unwrap_or(i64::MAX), "step")
 }
 
 fn report(call: &Call, done: usize, total: usize, message: String) {

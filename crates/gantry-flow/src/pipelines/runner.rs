@@ -7,7 +7,7 @@ use std::time::Duration;
 use gantry_agent::{
     BackgroundChange, BackgroundEnd, BackgroundRun, BackgroundSpec, SessionError, Slash, ToolLimits,
 };
-use gantry_protocol::{OnFailure, StepStatus};
+use gantry_protocol::{OnFailure, RunEvent, RunKind, StepStatus};
 use gantry_store::{ACCOUNT_SEPARATOR, PipelineStepRow, RunEnd, StepSession};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -15,9 +15,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::definition::session_part;
-use super::state::{Next, RunState, next, run_word, step_word};
+use super::state::{Next, RunState, is_final, next, run_word, step_status, step_word};
 use super::{inputs, run_pipeline};
 use crate::domain::Flow;
+use crate::run_events::RunName;
 
 /// The time limit of a step without `timeout_ms`.
 const STEP_TIMEOUT_MS: u64 = 600_000;
@@ -50,6 +51,8 @@ pub(crate) async fn drive(flow: Arc<Flow>, mut run: RunState, control: Control) 
     let (mut active, mut steps) = (BTreeSet::new(), JoinSet::new());
     // Ends that are not yet in the database.
     let mut changed: Vec<usize> = Vec::new();
+    let resumed = run.steps.iter().any(|step| step.state != step_word(StepStatus::Pending));
+    flow.publish(run_name(&run), RunEvent::Started { session_key: None, resumed });
     loop {
         let found = next(&run, &active);
         apply(&flow, &mut run, &found, &mut changed).await;
@@ -64,7 +67,12 @@ pub(crate) async fn drive(flow: Arc<Flow>, mut run: RunState, control: Control) 
             spawn(&flow, &run, index, &control, &mut steps);
         }
         publish(&control, &run);
-        if end.is_some() {
+        if let Some(end) = end {
+            let duration_ms = end.at.saturating_sub(run.started).max(0);
+            flow.publish(
+                run_name(&run),
+                RunEvent::Ended { status: end.state, error: end.reason, duration_ms },
+            );
             return;
         }
         wait(&flow, &mut run, &mut active, &mut steps, &control, &mut changed).await;
@@ -222,6 +230,42 @@ async fn record(flow: &Flow, run: &RunState, changed: &mut Vec<usize>, end: Opti
         tokio::time::sleep(RETRY_AFTER).await;
     }
     changed.clear();
+    publish_steps(flow, run, &rows);
+}
+
+/// Publishes what is recorded of the steps.
+fn publish_steps(flow: &Flow, run: &RunState, rows: &[PipelineStepRow]) {
+    let has_ended = |step: &&PipelineStepRow| is_final(step_status(step));
+    let mut done = run.steps.iter().filter(has_ended).count() - rows.iter().filter(has_ended).count();
+    for step in rows {
+        let (status, id) = (step_status(step), step.step.clone());
+        let event = match is_final(status) {
+            false => RunEvent::StepStarted { step: id, session_key: step.session.clone() },
+            true => {
+                done += 1;
+                let ended = step.ended.unwrap_or_default();
+                RunEvent::StepEnded {
+                    step: id,
+                    status,
+                    duration_ms: ended.saturating_sub(step.started.unwrap_or(ended)).max(0),
+                    error: step.error.clone().or_else(|| step.skip_reason.clone()),
+                    done: done as u64,
+                    total: run.steps.len() as u64,
+                }
+            }
+        };
+        flow.publish(run_name(run), event);
+    }
+}
+
+fn run_name(run: &RunState) -> RunName<'_> {
+    RunName {
+        kind: RunKind::Pipeline,
+        run: &run.id,
+        source: &run.pipeline,
+        name: &run.name,
+        agent: &run.agent,
+    }
 }
 
 /// The row of a session that is about to start. Written with its step, it needs no transaction of its own.
@@ -250,7 +294,9 @@ fn publish(control: &Control, run: &RunState) {
 fn spawn(flow: &Arc<Flow>, run: &RunState, index: usize, control: &Control, steps: &mut JoinSet<StepEnd>) {
     let Some(step) = run.definition.steps.get(index) else { return };
     let timeout_ms = step.timeout_ms.unwrap_or(STEP_TIMEOUT_MS);
-    let spec = inputs::work(run, step).map(|work| BackgroundSpec {
+    let tool = step.tool.as_deref();
+    let runs_commands = tool.is_some_and(|tool| flow.parts.sessions.runs_commands(&run.authority, tool));
+    let spec = inputs::work(run, step, runs_commands).map(|work| BackgroundSpec {
         conversation: conversation(run, index),
         label: session_label(run, &step.id),
         work,
@@ -336,6 +382,33 @@ async fn perform(
                 false => drop(state.waiting.remove(&index)),
             }
         });
+        let run = control.state.borrow().clone();
+        if is_waiting {
+            notify_question(flow, &run, index, &session.key.key).await;
+        }
+        let (session_key, step) =
+            (session.key.key.clone(), run.steps.get(index).map(|step| step.step.clone()));
+        flow.publish(
+            run_name(&run),
+            match is_waiting {
+                true => RunEvent::Waiting { session_key, step },
+                false => RunEvent::Continued { session_key, step },
+            },
+        );
+    }
+}
+
+/// Tells the owner that a step asks. A repeated question of a step sends no second notice.
+async fn notify_question(flow: &Flow, run: &RunState, index: usize, session: &str) {
+    let Some(step) = run.steps.get(index) else { return };
+    let text = format!(
+        "Step {:?} of the pipeline {:?} waits for your answer. `gantry sessions questions {session}` shows the question. \
+         Without an answer it counts as a no after 24 hours.",
+        step.step, run.name
+    );
+    let dedupe = format!("pipeline-question:{}:{}:{}", run.id, step.step, step.attempt);
+    if let Err(error) = flow.notify(&run.agent, "A pipeline step asks", &text, &dedupe).await {
+        tracing::warn!(run = %run.id, %error, "notice_not_stored");
     }
 }
 

@@ -17,7 +17,7 @@ use super::definition::{self, KnownNames};
 use super::error::PipelineError;
 use super::runner::{self, Control};
 use super::state::{RunInput, RunState, parse, retried, run_word, step_word, text};
-use super::{costs, parameters, run_pipeline};
+use super::{costs, inputs, parameters, run_pipeline};
 use crate::domain::Flow;
 
 /// The most runs at the same time.
@@ -93,6 +93,10 @@ impl Flow {
             if step.tool.as_deref() == Some(run_pipeline::NAME) {
                 errors.push(format!("step {:?}: a step cannot start a pipeline", step.id));
                 continue;
+            }
+            if step.tool.as_ref().is_some_and(|tool| self.parts.sessions.runs_commands(authority, tool)) {
+                let found = inputs::command_errors(step, &definition.steps);
+                errors.extend(found.into_iter().map(|error| format!("step {:?}: {error}", step.id)));
             }
             let (tool, role, model) = (step.tool.as_deref(), step.role.as_deref(), step.model.as_deref());
             let found = self.parts.sessions.background_errors(authority, tool, role, model).await;

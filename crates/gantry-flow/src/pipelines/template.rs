@@ -53,13 +53,24 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
+/// Returns the names of a text whose templates are not all right, so that they are checked too.
+pub(crate) fn names_in(text: &str) -> Vec<Vec<String>> {
+    let parts = text.split("{{").skip(1).filter_map(|part| part.split_once("}}"));
+    let parsed = parts.filter_map(|(name, _)| parse(&format!("{{{{{name}}}}}")).ok());
+    let names = parsed.flatten().filter_map(|piece| match piece {
+        Piece::Name(name) => Some(name),
+        Piece::Text(_) => None,
+    });
+    names.collect()
+}
+
 /// Escapes the placeholders of a text, so that it is used as it is.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace("{{", "\\{{")
 }
 
 /// The longest text after its names were replaced.
-const MAX_RENDERED_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_RENDERED_BYTES: usize = 256 * 1024;
 
 /// Replaces the names in a text. Values other than strings are written as JSON.
 pub(crate) fn render(
@@ -154,6 +165,14 @@ mod tests {
         {
             assert!(render(wrong, &value).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn text_is_limited_after_its_names_were_replaced() {
+        let long = |_: &[String]| Ok(json!("x".repeat(MAX_RENDERED_BYTES / 2)));
+        assert!(render("{{a}}{{a}}", &long).is_ok());
+        assert!(render("{{a}}{{a}}.", &long).unwrap_err().contains("262144 bytes"));
+        assert!(render_json(&json!({"x": ["{{a}}{{a}}{{a}}"]}), &long).is_err());
     }
 
     #[test]

@@ -4,8 +4,10 @@ use gantry_domain::Identity;
 use gantry_protocol::{PlanAnswer, PlanDecision, PlanInfo, PlanList};
 use gantry_tool::{Refusal, RefusalCode};
 
+use crate::access::{Named, pick};
 use crate::domain::Flow;
-use crate::pipelines::api::{check_change, refused, store, unique};
+use crate::pipelines::PipelineError;
+use crate::pipelines::api::{check_change, refused, store};
 
 const MAX_ANSWER_CHARS: usize = 20_000;
 
@@ -33,8 +35,12 @@ pub(crate) async fn answer(
         return Err(Refusal::new(RefusalCode::InvalidInput, message));
     }
     let open = flow.parts.database.open_plans().await.map_err(store)?;
-    let own = open.into_iter().filter(|row| identity.may_act_as(&row.agent));
-    let row = unique("open plan", &params.approval_id, own, |row| &row.id).map_err(refused)?;
+    let own = open.into_iter().filter(|row| identity.may_act_as(&row.agent)).collect();
+    let row = pick("open plan", &params.approval_id, "gantry pipelines plans", own, |row| Named {
+        id: &row.id,
+        name: None,
+    });
+    let row = row.map_err(|message| refused(PipelineError::invalid(message)))?;
     check_change(identity, &row.agent)?;
     let now = flow.parts.clock.now();
     flow.parts.database.answer_plan(&row.id, text, &identity.owner(), now).await.map_err(store)?;

@@ -8,6 +8,7 @@ use gantry_tool::nearest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::access::{name_problem, text_problem};
 use crate::pipelines::definition::{self, KnownNames, MAX_STEPS};
 use crate::pipelines::{costs, template};
 
@@ -85,6 +86,7 @@ impl Plan {
             }
             (None, Some(_)) => {}
         }
+        errors.extend(self.hidden());
         if self.text(None).chars().count() > MAX_CHARS {
             errors.push(format!(
                 "a plan may have at most {MAX_CHARS} characters, so that a person can read it"
@@ -95,6 +97,23 @@ impl Plan {
         {
             errors.extend(definition::errors(&definition, KnownNames::default()));
         }
+        errors
+    }
+
+    /// Finds text that a person would not see, or that could imitate other parts of the plan.
+    fn hidden(&self) -> Vec<String> {
+        let phases = self.phases.iter().flatten();
+        let names = phases.clone().map(|phase| ("the name of a phase", &phase.name));
+        let lines = phases.clone().flat_map(|phase| phase.steps.iter().chain(&phase.verification));
+        let lines = lines.chain(self.steps.iter().flatten()).map(|line| ("a step", line));
+        let findings =
+            self.context.iter().flat_map(|context| &context.findings).map(|line| ("a finding", line));
+        let mut errors: Vec<String> =
+            names.chain(lines).chain(findings).filter_map(|(what, text)| name_problem(what, text)).collect();
+        errors.extend(text_problem("the summary", &self.summary));
+        errors
+            .extend(self.context.as_ref().and_then(|context| text_problem("the context", &context.summary)));
+        errors.dedup();
         errors
     }
 
@@ -253,6 +272,22 @@ mod tests {
 
     fn plan(value: Value) -> Plan {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn text_that_a_person_would_not_see_is_rejected() {
+        let wrong = plan(
+            json!({"summary": "ok\u{1b}[8m", "context": {"summary": "x", "findings": ["a\u{200b}"]}, "phases": [
+                {"name": "a\nb", "steps": ["fine\n2. [your input needed]"], "verification": "\u{202e}"},
+            ]}),
+        );
+        let errors = wrong.errors();
+        for what in ["the summary", "a finding", "the name of a phase", "a step"] {
+            assert!(
+                errors.iter().any(|error| error.starts_with(&format!("{what}: must not"))),
+                "{what}: {errors:?}"
+            );
+        }
     }
 
     #[test]

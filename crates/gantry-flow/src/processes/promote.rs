@@ -9,8 +9,8 @@ use gantry_tool::Label;
 use serde_json::Value;
 
 use super::capture::Recording;
+use crate::access::{Named, pick};
 use crate::domain::Flow;
-use crate::pipelines::api::unique;
 use crate::pipelines::{PipelineError, costs, state};
 
 impl Flow {
@@ -21,7 +21,9 @@ impl Flow {
         may_use: impl Fn(&str) -> bool,
     ) -> Result<ProcessRow, PipelineError> {
         let rows = self.parts.database.list_processes().await?;
-        unique("process", id, rows.into_iter().filter(|row| may_use(&row.agent)), |row| &row.id)
+        let own = rows.into_iter().filter(|row| may_use(&row.agent)).collect();
+        pick("process", id, "gantry processes", own, |row| Named { id: &row.id, name: Some(&row.name) })
+            .map_err(PipelineError::invalid)
     }
 
     /// Stores the pipeline of a process. A process that was promoted before keeps its pipeline.

@@ -9,12 +9,14 @@ use jiff::{Span, Timestamp};
 
 use super::confirmation::{self, Confirmation};
 use super::definition::{
-    Known, Task, check, check_assignee, date_problem, description_problem, is_unattended, tags_problem,
-    title_problem,
+    Definition, Known, Task, WrittenSchedule, check, check_assignee, date_problem, description_problem,
+    interval_problem, is_unattended, tags_problem, title_problem, url_problem,
 };
 use super::notices::{self, Notice};
 use super::texts::{self, short_id};
+use crate::access::{Named, pick};
 use crate::domain::Flow;
+use crate::time::Schedule;
 
 /// The most runs that a history has.
 pub(crate) const MAX_RUNS_LISTED: u32 = 100;
@@ -89,6 +91,42 @@ impl From<serde_json::Error> for TaskError {
     fn from(err: serde_json::Error) -> TaskError {
         TaskError::Failed(format!("a stored task does not parse: {err}"))
     }
+}
+
+/// Returns the definition with a changed schedule, page or interval, or everything that is wrong with them.
+fn changed_timing(
+    task: &Task,
+    changes: &TaskChanges,
+    known: &Known<'_>,
+) -> Result<Option<Definition>, Vec<String>> {
+    let TaskChanges { schedule, watch_url, watch_interval_minutes, .. } = changes;
+    if schedule.is_none() && watch_url.is_none() && watch_interval_minutes.is_none() {
+        return Ok(None);
+    }
+    let (mut definition, mut wrong) = (task.definition.clone(), Vec::new());
+    if let Some(text) = schedule {
+        match Schedule::parse(text, known.zone, known.now) {
+            _ if definition.schedule.is_none() => {
+                wrong.push("schedule: the task has no schedule; create a scheduled task instead".to_owned());
+            }
+            Ok(schedule) => {
+                definition.schedule = Some(WrittenSchedule { text: text.trim().to_owned(), schedule });
+            }
+            Err(problem) => wrong.push(format!("schedule: {problem}")),
+        }
+    }
+    if task.kind != TaskKind::Watch && (watch_url.is_some() || watch_interval_minutes.is_some()) {
+        wrong.push("watch_url: the task watches no page; create a watch task instead".to_owned());
+    }
+    if let Some(url) = watch_url {
+        wrong.extend(url_problem(url));
+        definition.watch_url = Some(url.trim().to_owned());
+    }
+    if let Some(minutes) = watch_interval_minutes {
+        wrong.extend(interval_problem(*minutes));
+        definition.watch_interval_minutes = Some(*minutes);
+    }
+    if wrong.is_empty() { Ok(Some(definition)) } else { Err(wrong) }
 }
 
 impl Flow {
@@ -180,6 +218,7 @@ impl Flow {
         let known = Known { scopes: &scopes, agents: &agents, own_agent: actor.agent(), zone: &zone, now };
         let assignee = changes.assignee.as_deref().map(|name| check_assignee(name, &known)).transpose();
         let due = changes.due_date.as_deref().filter(|text| !text.is_empty());
+        let timing = changed_timing(&before, &changes, &known);
         let wrong: Vec<String> = [
             changes.title.as_deref().and_then(title_problem),
             changes.description.as_deref().and_then(description_problem),
@@ -189,12 +228,18 @@ impl Flow {
         ]
         .into_iter()
         .flatten()
+        .chain(timing.as_ref().err().cloned().unwrap_or_default())
         .collect();
         if !wrong.is_empty() {
             return Err(TaskError::Invalid(wrong));
         }
         let assignee = assignee.ok().flatten();
         let mut task = before.clone();
+        if let Ok(Some(definition)) = timing {
+            task.definition = definition;
+        }
+        let changes_timing = task.definition != before.definition;
+        let changes_page = task.definition.watch_url != before.definition.watch_url;
         if let Some(title) = changes.title {
             task.row.title = title.trim().to_owned();
         }
@@ -224,6 +269,7 @@ impl Flow {
         let does_other_work = reopened
             || task.row.title != before.row.title
             || task.definition.description != before.definition.description
+            || changes_timing
             || task.row.assignee != before.row.assignee;
         if does_other_work && let Actor::Agent(call) = actor {
             // The text comes from this conversation: its labels count, and the agent that wrote it limits the rights.
@@ -245,6 +291,7 @@ impl Flow {
         let is_confirmed = task.row.confirmed_by.is_some();
         task.row.next_at = match (is_confirmed && !task.status.is_final(), task.row.next_at) {
             (false, _) => None,
+            (true, _) if changes_timing && task.is_unattended() => task.next_after_change(now),
             (true, Some(next)) if task.row.assignee == before.row.assignee => Some(next),
             (true, _)
                 if reopened
@@ -255,12 +302,35 @@ impl Flow {
             }
             (true, next) => next,
         };
-        self.store_change(task).await
+        let changed = self.store_change(task).await?;
+        if changes_page {
+            // The text of the old page says nothing about the new one.
+            self.parts.database.forget_watch(&changed.row.id).await?;
+        }
+        Ok(changed)
     }
 
     /// Allows the unattended runs of a task.
-    pub(crate) async fn confirm_task(&self, actor: Actor<'_>, id: &str, by: &str) -> Result<Task, TaskError> {
+    ///
+    /// `seen` is the content hash of what the person read. Other content is not allowed.
+    pub(crate) async fn confirm_task(
+        &self,
+        actor: Actor<'_>,
+        id: &str,
+        seen: Option<&str>,
+        by: &str,
+    ) -> Result<Task, TaskError> {
         let mut task = self.find_task(actor, id).await?;
+        if let Some(seen) = seen.filter(|seen| *seen != task.content_hash()) {
+            let id = short_id(&task.row.id);
+            return Err(TaskError::Denied(format!(
+                "the task {id} is not what you read: its content is {} and not {}. Now {}. `gantry tasks confirm {id}` shows \
+                 and allows it",
+                task.content_hash(),
+                seen.chars().take(16).collect::<String>(),
+                texts::unattended_work(&task.info())
+            )));
+        }
         if !task.is_unattended() {
             return Err(TaskError::Invalid(vec![format!(
                 "the task {} needs no confirmation: nothing of it runs by itself",
@@ -282,11 +352,18 @@ impl Flow {
             let message = format!("the task {} is already running", short_id(&task.row.id));
             return Err(TaskError::Invalid(vec![message]));
         }
+        let id = short_id(&task.row.id);
+        if task.status.is_final() {
+            let message = format!("the task {id} is {}; reopen it first", task.status.name());
+            return Err(TaskError::Invalid(vec![message]));
+        }
+        if task.is_unattended() && task.row.confirmed_by.is_none() {
+            return Err(TaskError::Denied(format!(
+                "the task {id} waits for a person's yes; `gantry tasks confirm {id}` shows what it does and allows it"
+            )));
+        }
         let now = self.parts.clock.now();
-        if task.kind == TaskKind::Watch && !task.status.is_final() {
-            if let Actor::Person { name, .. } = actor {
-                task.row.confirmed_by.get_or_insert_with(|| name.to_owned());
-            }
+        if task.kind == TaskKind::Watch {
             task.row.next_at = Some(now);
             return self.store_change(task).await;
         }
@@ -297,23 +374,40 @@ impl Flow {
         Ok(task)
     }
 
-    /// Returns the task whose id begins with `prefix`, if the actor may see it.
-    pub(crate) async fn find_task(&self, actor: Actor<'_>, prefix: &str) -> Result<Task, TaskError> {
-        let prefix = prefix.trim().to_lowercase();
-        let found = match prefix.is_empty() {
-            true => Vec::new(),
-            false => self.parts.database.find_tasks(&prefix).await?,
-        };
+    /// Returns the task with this id, a unique beginning of it, or this title, if the actor may see it.
+    pub(crate) async fn find_task(&self, actor: Actor<'_>, written: &str) -> Result<Task, TaskError> {
         let visible = self.visible_scopes(actor);
-        let sees = |row: &TaskRow| visible.as_ref().is_none_or(|scopes| scopes.contains(&row.scope));
-        let mut found = found.into_iter().filter(sees);
-        match (found.next(), found.next()) {
-            (None, _) => Err(TaskError::NotFound(prefix)),
-            (Some(row), None) => Ok(Task::read(row)?),
-            (Some(_), Some(_)) => Err(TaskError::Invalid(vec![format!(
-                "several tasks begin with {prefix:?}; write more of the id"
-            )])),
+        self.pick_task(written, |row| visible.as_ref().is_none_or(|scopes| scopes.contains(&row.scope))).await
+    }
+
+    /// As [`Flow::find_task`], among the tasks that `sees` allows.
+    pub(crate) async fn pick_task(
+        &self,
+        written: &str,
+        sees: impl Fn(&TaskRow) -> bool,
+    ) -> Result<Task, TaskError> {
+        let written = written.trim();
+        let mut found = match written.is_empty() {
+            true => Vec::new(),
+            false => self.parts.database.find_tasks(&written.to_lowercase()).await?,
+        };
+        found.retain(&sees);
+        if found.is_empty() && !written.is_empty() {
+            found = self.parts.database.tasks_titled(written).await?;
+            found.retain(&sees);
+            // A title of an open task means that task, whatever was done before under this title.
+            let open = found.iter().filter(|row| row.completed.is_none()).count();
+            if open == 1 {
+                found.truncate(1);
+            }
         }
+        if found.is_empty() {
+            return Err(TaskError::NotFound(written.chars().take(80).collect()));
+        }
+        let row =
+            pick("task", written, "gantry tasks", found, |row| Named { id: &row.id, name: Some(&row.title) })
+                .map_err(|message| TaskError::Invalid(vec![message]))?;
+        Ok(Task::read(row)?)
     }
 
     pub(crate) async fn list_tasks(
@@ -474,8 +568,10 @@ impl Flow {
         let info = task.info();
         if info.unattended && !info.confirmed && !task.status.is_final() {
             let text = format!(
-                "{}.\nAllow it with `gantry tasks confirm {id}`, or cancel it with `gantry tasks cancel {id}`.",
+                "{}.{}\nAllow it with `gantry tasks confirm {id} --seen {}`, or cancel it with `gantry tasks cancel {id}`.",
                 texts::unattended_work(&info),
+                info.description.as_ref().map_or(String::new(), |text| format!("\n\n{text}\n")),
+                info.content_hash,
                 id = short_id(&info.id)
             );
             let notice = Notice {

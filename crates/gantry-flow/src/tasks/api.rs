@@ -16,6 +16,7 @@ use crate::domain::Flow;
 use crate::pipelines::api::check_change;
 
 const MAIN: &str = "main";
+const AGENT_SCOPE: &str = "agent:";
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1_000;
 const NANOS: f64 = 1e9;
@@ -46,9 +47,18 @@ pub(crate) async fn add(flow: &Flow, identity: &Identity, params: TaskAddParams)
     if let Some(worker) = worker {
         identity.check_agent(worker)?;
     }
+    let mut new = params.task;
+    if let Some(parent) = &new.parent_task_id {
+        let parent = find(flow, identity, parent).await?;
+        new.scope.get_or_insert_with(|| parent.row.scope.clone());
+        new.parent_task_id = Some(parent.row.id);
+    }
+    if let Some(owner) = new.scope.as_deref().and_then(|scope| scope.strip_prefix(AGENT_SCOPE)) {
+        identity.check_agent(owner)?;
+    }
     let name = name(identity);
     let actor = Actor::Person { name: &name, agent };
-    let task = flow.create_task(actor, params.task).await.map_err(refusal)?.info();
+    let task = flow.create_task(actor, new).await.map_err(refusal)?.info();
     let message = texts::created(&task, &flow.parts.zone);
     Ok(TaskChanged { task, message })
 }
@@ -83,11 +93,17 @@ pub(crate) async fn cancel(flow: &Flow, identity: &Identity, id: &str) -> Answer
     Ok(changed)
 }
 
-pub(crate) async fn confirm(flow: &Flow, identity: &Identity, id: &str) -> Answer<TaskChanged> {
+/// Allows the unattended runs of a task with the content that the person saw.
+pub(crate) async fn confirm(
+    flow: &Flow,
+    identity: &Identity,
+    id: &str,
+    seen: Option<&str>,
+) -> Answer<TaskChanged> {
     check_operator(identity, "confirm a task")?;
     let name = name(identity);
     let actor = Actor::Person { name: &name, agent: MAIN };
-    let task = flow.confirm_task(actor, id, &name).await.map_err(refusal)?;
+    let task = flow.confirm_task(actor, id, seen, &name).await.map_err(refusal)?;
     changed_to("Task confirmed", &task)
 }
 
@@ -132,11 +148,7 @@ fn person<'a>(identity: &Identity, agent: &'a str) -> Actor<'a> {
 
 /// Returns a task that the caller may see. Others' tasks are not found.
 async fn find(flow: &Flow, identity: &Identity, id: &str) -> Answer<Task> {
-    let task = flow.find_task(person(identity, MAIN), id).await.map_err(refusal)?;
-    match identity.may_act_as(&task.row.agent) {
-        true => Ok(task),
-        false => Err(refusal(TaskError::NotFound(id.to_owned()))),
-    }
+    flow.pick_task(id, |row| identity.may_act_as(&row.agent)).await.map_err(refusal)
 }
 
 async fn changeable(flow: &Flow, identity: &Identity, id: &str) -> Answer<Task> {

@@ -1,10 +1,11 @@
 //! A person's yes before a task that an agent created runs unattended for the first time.
 
+use gantry_protocol::AskedAction;
 use gantry_tool::{Approval, Autonomy, Call, Consent, Masker, UNATTENDED_RULE};
 use serde_json::json;
 
 use super::definition::Task;
-use super::texts::unattended_work;
+use super::texts::{unattended_time, unattended_work};
 
 /// The answer to the question whether a task may run unattended.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +28,13 @@ pub(crate) async fn ask(masker: &Masker, call: &Call, tool: &str, task: &Task) -
         "pipeline_id": info.pipeline_id, "params": task.definition.params, "agent": info.agent,
     });
     let reason = unattended_work(&info);
-    let approval = Approval::new(masker, call, tool, UNATTENDED_RULE, &reason, &input);
+    let action = AskedAction::Schedule {
+        what: format!("the task {:?} of the agent {}", info.title, info.agent),
+        when: unattended_time(&info),
+        text: info.description.unwrap_or_default(),
+        not_shown: 0,
+    };
+    let approval = Approval::new(masker, call, tool, UNATTENDED_RULE, &reason, &input).about(masker, action);
     let answer = tokio::select! {
         answer = approver.ask(approval) => answer,
         () = call.cancel.cancelled() => return Confirmation::Later,

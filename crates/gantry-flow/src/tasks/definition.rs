@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::config::is_scope;
+use crate::access::{content_hash, name_problem, text_problem};
 use crate::time::Schedule;
 
 pub(crate) const DEFAULT_SCOPE: &str = "user:owner";
@@ -104,6 +105,20 @@ impl Task {
         }
     }
 
+    /// Returns the next run after the schedule or the page was changed.
+    pub(crate) fn next_after_change(&self, now: i64) -> Option<i64> {
+        match &self.definition.schedule {
+            Some(written) => written.schedule.next_after(now),
+            None => self.first_run(now),
+        }
+    }
+
+    /// Identifies what the task does, so that a person allows what they read.
+    pub(crate) fn content_hash(&self) -> String {
+        let content = (&self.row.title, &self.definition, &self.row.assignee, &self.authority.agent);
+        content_hash(&content)
+    }
+
     pub(crate) fn interval_ms(&self) -> i64 {
         let minutes = self.definition.watch_interval_minutes.unwrap_or(DEFAULT_INTERVAL_MINUTES);
         i64::from(minutes) * crate::time::MINUTE_MS
@@ -116,6 +131,7 @@ impl Task {
             unattended: self.is_unattended(),
             confirmed: row.confirmed_by.is_some() || !self.is_unattended(),
             created_by: self.authority.created_by.clone(),
+            content_hash: self.content_hash(),
             id: row.id,
             title: row.title,
             description: definition.description,
@@ -200,13 +216,7 @@ pub(crate) fn check(new: &NewTask, known: &Known<'_>) -> Result<Checked, Vec<Str
         None
     });
     wrong.extend(new.watch_url.as_deref().and_then(url_problem));
-    if let Some(minutes) = new.watch_interval_minutes
-        && !(MIN_INTERVAL_MINUTES..=MAX_INTERVAL_MINUTES).contains(&minutes)
-    {
-        wrong.push(format!(
-            "watch_interval_minutes: must be between {MIN_INTERVAL_MINUTES} and {MAX_INTERVAL_MINUTES}"
-        ));
-    }
+    wrong.extend(new.watch_interval_minutes.and_then(interval_problem));
     if new.watch_interval_minutes.is_some() && new.watch_url.is_none() {
         wrong.push("watch_interval_minutes: needs watch_url".to_owned());
     }
@@ -247,14 +257,14 @@ pub(crate) fn title_problem(title: &str) -> Option<String> {
     if title.contains('\n') {
         return Some("title: must be one line; put the rest into description".to_owned());
     }
-    holds_parameters("title", title)
+    name_problem("title", title).or_else(|| holds_parameters("title", title))
 }
 
 pub(crate) fn description_problem(text: &str) -> Option<String> {
     if text.chars().count() > MAX_DESCRIPTION {
         return Some(format!("description: may have at most {MAX_DESCRIPTION} characters"));
     }
-    holds_parameters("description", text)
+    text_problem("description", text).or_else(|| holds_parameters("description", text))
 }
 
 /// Finds further parameters that a model wrote into a text, as escaped JSON.
@@ -285,9 +295,16 @@ pub(crate) fn tags_problem(tags: &[String]) -> Option<String> {
     let is_bad = |tag: &String| tag.trim().is_empty() || tag.chars().count() > MAX_TAG || tag.contains('\n');
     (tags.len() > MAX_TAGS || tags.iter().any(is_bad))
         .then(|| format!("tags: at most {MAX_TAGS}, each with 1 to {MAX_TAG} characters"))
+        .or_else(|| tags.iter().find_map(|tag| name_problem("tags", tag)))
 }
 
-fn url_problem(text: &str) -> Option<String> {
+pub(crate) fn interval_problem(minutes: u32) -> Option<String> {
+    (!(MIN_INTERVAL_MINUTES..=MAX_INTERVAL_MINUTES).contains(&minutes)).then(|| {
+        format!("watch_interval_minutes: must be between {MIN_INTERVAL_MINUTES} and {MAX_INTERVAL_MINUTES}")
+    })
+}
+
+pub(crate) fn url_problem(text: &str) -> Option<String> {
     let parsed = Url::parse(text.trim()).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
     (parsed.is_none() || text.len() > MAX_URL).then(|| {
         format!("watch_url: {text:?} is not an http or https address of at most {MAX_URL} characters")

@@ -13,6 +13,7 @@ use gantry_domain::{Identity, RequestContext};
 use gantry_protocol::{TaskAddParams, TaskChanges, TasksListParams};
 
 use super::api;
+use crate::access::Seen;
 use crate::domain::Flow;
 use crate::pipelines::http::{answered, body};
 
@@ -77,8 +78,16 @@ async fn cancel(Extension(flow): Shared, Extension(identity): Caller, Named(id):
     answered(api::cancel(&flow, &identity, &id).await)
 }
 
-async fn confirm(Extension(flow): Shared, Extension(identity): Caller, Named(id): Named) -> Response {
-    answered(api::confirm(&flow, &identity, &id).await)
+async fn confirm(
+    Extension(flow): Shared,
+    Extension(identity): Caller,
+    Named(id): Named,
+    params: Result<Query<Seen>, QueryRejection>,
+) -> Response {
+    match params {
+        Ok(Query(Seen { seen })) => answered(api::confirm(&flow, &identity, &id, seen.as_deref()).await),
+        Err(err) => problem(StatusCode::BAD_REQUEST, "bad_params", &err.body_text(), None),
+    }
 }
 
 async fn history(Extension(flow): Shared, Extension(identity): Caller, Named(id): Named) -> Response {

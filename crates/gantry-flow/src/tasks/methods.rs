@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gantry_domain::{MethodContext, Methods};
 use gantry_protocol::{
-    TaskAddParams, TaskChanged, TaskChanges, TaskHistory, TaskInfo, TaskList, TaskParams, TasksListParams,
-    WireError, method,
+    TaskAddParams, TaskChanged, TaskChanges, TaskConfirm, TaskHistory, TaskInfo, TaskList, TaskParams,
+    TasksListParams, WireError, method,
 };
 
 use super::api;
@@ -50,8 +50,8 @@ async fn cancel(flow: Arc<Flow>, context: MethodContext, params: TaskParams) -> 
     api::cancel(&flow, &context.identity, &params.id).await.map_err(wire)
 }
 
-async fn confirm(flow: Arc<Flow>, context: MethodContext, params: TaskParams) -> Answer<TaskChanged> {
-    api::confirm(&flow, &context.identity, &params.id).await.map_err(wire)
+async fn confirm(flow: Arc<Flow>, context: MethodContext, params: TaskConfirm) -> Answer<TaskChanged> {
+    api::confirm(&flow, &context.identity, &params.id, params.seen.as_deref()).await.map_err(wire)
 }
 
 async fn history(flow: Arc<Flow>, context: MethodContext, params: TaskParams) -> Answer<TaskHistory> {

@@ -8,7 +8,6 @@ use gantry_agent::{Authority, BackgroundEnd, Payer};
 use gantry_protocol::PipelineStatus;
 use gantry_store::TaskRunRow;
 use serde_json::{Map, Value};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::worker::{STOPPED_BY, waits};
@@ -17,6 +16,8 @@ use crate::pipelines::PipelineError;
 use crate::pipelines::answer::outcome;
 use crate::pipelines::service::NewRun;
 use crate::pipelines::state::RunState;
+use crate::run_events::RunName;
+use crate::slots::Slot;
 
 /// A pipeline to run for a task.
 pub(super) struct TaskPipeline<'a> {
@@ -24,7 +25,7 @@ pub(super) struct TaskPipeline<'a> {
     pub(super) params: Option<&'a Map<String, Value>>,
     pub(super) authority: &'a Authority,
     pub(super) payer: Payer,
-    pub(super) title: &'a str,
+    pub(super) name: RunName<'a>,
 }
 
 /// Starts or continues the run, and waits for its end.
@@ -32,7 +33,7 @@ pub(super) async fn run(
     flow: &Arc<Flow>,
     task: &TaskRunRow,
     pipeline: TaskPipeline<'_>,
-    mut slot: Option<OwnedSemaphorePermit>,
+    mut slot: Option<Slot>,
     stop: &CancellationToken,
 ) -> Result<BackgroundEnd, String> {
     let id = begin(flow, task, &pipeline).await.map_err(|err| err.to_string())?;
@@ -46,9 +47,8 @@ pub(super) async fn run(
             }
             if is_parked == now.waiting.is_empty() {
                 is_parked = !is_parked;
-                let where_ = format!("`gantry pipelines show {id}` shows the steps");
-                waits(flow, task, is_parked, &mut slot, (pipeline.title, &pipeline.authority.agent), &where_)
-                    .await;
+                // The notice of the step names the question.
+                waits(flow, task, is_parked, &mut slot, pipeline.name, None).await;
             }
             tokio::select! {
                 changed = state.changed() => if changed.is_err() { break },

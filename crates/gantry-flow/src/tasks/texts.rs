@@ -39,8 +39,8 @@ pub(crate) fn created(task: &TaskInfo, zone: &TimeZone) -> String {
         TaskKind::Pipeline => "Pipeline task created",
     };
     let mut text = format!("{what}: {}", line(task));
-    if let (Some(url), Some(minutes)) = (&task.watch_url, task.watch_interval_minutes) {
-        text.push_str(&format!("\nWatches {url} every {minutes} minutes."));
+    if let (Some(url), Some(every)) = (&task.watch_url, task.watch_interval_minutes) {
+        text.push_str(&format!("\nWatches {url} every {}.", minutes(every)));
     }
     if let Some(schedule) = &task.schedule {
         text.push_str(&format!("\nSchedule: {schedule}."));
@@ -55,6 +55,10 @@ pub(crate) fn created(task: &TaskInfo, zone: &TimeZone) -> String {
         ));
     }
     text
+}
+
+fn minutes(count: u32) -> String {
+    if count == 1 { "minute".to_owned() } else { format!("{count} minutes") }
 }
 
 /// Describes a list. The last line says how many are missing.
@@ -78,22 +82,29 @@ pub(crate) fn list(tasks: &[TaskInfo], total: u64, due: Option<TaskDue>) -> Stri
 
 /// Describes when and as what a task runs, for the person who allows it.
 pub(crate) fn unattended_work(task: &TaskInfo) -> String {
-    let when = match (task.kind, &task.schedule, &task.watch_url) {
+    let what = match (task.kind, &task.watch_url) {
+        (TaskKind::Watch, Some(url)) => {
+            let every = minutes(task.watch_interval_minutes.unwrap_or_default());
+            format!("look at {url} every {every}, and start a run when the page changes")
+        }
+        _ => format!("run {}", unattended_time(task)),
+    };
+    format!("the agent {} wants to {what}, while nobody is present: \"{}\"", task.agent, task.title)
+}
+
+/// Describes when a task runs, after the words "run unattended".
+pub(crate) fn unattended_time(task: &TaskInfo) -> String {
+    let pipeline = task.pipeline_id.as_deref().unwrap_or("?");
+    match (task.kind, &task.schedule, &task.watch_url) {
         (TaskKind::Watch, _, Some(url)) => {
-            let minutes = task.watch_interval_minutes.unwrap_or_default();
-            format!("look at {url} every {minutes} minutes, and start a run when the page changes")
+            let every = minutes(task.watch_interval_minutes.unwrap_or_default());
+            format!("when the page {url} changes, which is looked at every {every}")
         }
         (TaskKind::Pipeline, Some(schedule), _) => {
-            format!(
-                "run the pipeline {} by the schedule \"{schedule}\"",
-                task.pipeline_id.as_deref().unwrap_or("?")
-            )
+            format!("the pipeline {pipeline} by the schedule \"{schedule}\" until it is cancelled")
         }
-        (TaskKind::Pipeline, None, _) => {
-            format!("run the pipeline {} once", task.pipeline_id.as_deref().unwrap_or("?"))
-        }
-        (_, Some(schedule), _) => format!("run by the schedule \"{schedule}\" until it is cancelled"),
-        _ => "run once, in the background".to_owned(),
-    };
-    format!("the agent {} wants to {when}, while nobody is present: \"{}\"", task.agent, task.title)
+        (TaskKind::Pipeline, None, _) => format!("the pipeline {pipeline} once"),
+        (_, Some(schedule), _) => format!("by the schedule \"{schedule}\" until it is cancelled"),
+        _ => "once, in the background".to_owned(),
+    }
 }

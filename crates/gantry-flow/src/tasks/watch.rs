@@ -13,7 +13,7 @@ use super::definition::Task;
 use super::notices::{self, Notice};
 use super::worker::{cut, new_run};
 use crate::domain::Flow;
-use crate::time::DAY_MS;
+use crate::time::{DAY_MS, HOUR_MS};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PAGE_BYTES: usize = 5 * 1024 * 1024;
@@ -23,8 +23,10 @@ const MAX_TEXT: usize = 500_000;
 const MAX_DIFF: usize = 8_000;
 /// Lines around a change.
 const CONTEXT: usize = 2;
-/// The failed look after which the owner gets a notice.
-const NOTICED_FAILURE: i64 = 3;
+/// The failed look in a row after which the owner gets a notice.
+const NOTICED_FAILURE: i64 = 2;
+/// The second look after a failure is not later than this.
+const SECOND_LOOK_MS: i64 = HOUR_MS;
 
 /// What a look at a page found.
 enum Look {
@@ -115,12 +117,15 @@ fn changes(before: &str, now: &str) -> String {
     cut(&diff.unified_diff().context_radius(CONTEXT).to_string(), MAX_DIFF)
 }
 
-/// Counts a failed look and tries again later: after 2, 4, 8 … intervals, at most a day.
+/// Counts a failed look and tries again later: first within an hour, then after 2, 4, 8 … intervals, at most a day.
 async fn failed(flow: &Flow, task: &Task, reason: &str) -> Result<(), TaskError> {
     let now = flow.parts.clock.now();
     let interval = task.interval_ms();
     let factor = 1_i64 << task.row.errors.clamp(0, 10);
-    let wait = interval.saturating_mul(factor).min(DAY_MS.max(interval));
+    let wait = match task.row.errors {
+        0 => interval.min(SECOND_LOOK_MS),
+        _ => interval.saturating_mul(factor).min(DAY_MS.max(interval)),
+    };
     let failures =
         flow.parts.database.record_watch_failure(&task.row.id, reason, now.saturating_add(wait), now).await?;
     if failures == NOTICED_FAILURE {

@@ -8,12 +8,11 @@ use gantry_agent::{
     AccountBudget, Authority, BackgroundChange, BackgroundEnd, BackgroundSpec, BackgroundWork, Payer,
     ToolLimits,
 };
-use gantry_protocol::{TaskKind, TaskStatus};
-use gantry_store::{ACCOUNT_SEPARATOR, FinishedTaskRun, NewTaskRun, TaskRunRow};
+use gantry_protocol::{RunEvent, RunKind, TaskKind, TaskStatus};
+use gantry_store::{ACCOUNT_SEPARATOR, FinishedTaskRun, NewTaskRun, TaskOccurrence, TaskPause, TaskRunRow};
 use gantry_tool::{Effect, Label, Property};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +23,10 @@ use super::pipeline_run::{self, TaskPipeline};
 use super::texts::short_id;
 use super::watch;
 use crate::domain::Flow;
+use crate::jobs::plan::{DueJob, Outcome, plan};
+use crate::jobs::{CatchUp, Overlap, backoff_ms};
+use crate::run_events::RunName;
+use crate::slots::Slot;
 use crate::time::{DAY_MS, MINUTE_MS};
 
 /// Tasks that are admitted at once.
@@ -42,6 +45,8 @@ const MAX_ERRORS: i64 = 10;
 const APPROVAL_MINUTES: u32 = 24 * 60;
 /// Requests to the model in one run.
 const MAX_TURNS: u32 = 30;
+/// The reason of an occurrence in the pause after an error.
+const AFTER_ERRORS: &str = "the task waits after errors";
 /// Who stops the run of a cancelled task.
 pub(super) const STOPPED_BY: &str = "the owner of the task";
 
@@ -133,9 +138,6 @@ struct Worker {
 impl Worker {
     async fn run(&self) {
         let (database, clock) = (&self.flow.parts.database, &self.flow.parts.clock);
-        if let Err(err) = database.sweep_tasks(clock.now()).await {
-            tracing::warn!(%err, "tasks_sweep_failed");
-        }
         // The sessions of these runs continue by themselves; this waits for their ends.
         match database.adopt_task_runs(&self.flow.owner).await {
             Ok(runs) => runs.into_iter().for_each(|run| self.follow(run, None)),
@@ -163,7 +165,8 @@ impl Worker {
         for row in database.due_tasks(now, BATCH).await? {
             self.admit(Task::read(row)?, now).await?;
         }
-        while let Ok(slot) = self.flow.tasks.slots.clone().try_acquire_owned() {
+        let _claiming = self.flow.slots.claiming().await;
+        while let Some(slot) = self.flow.slots.take() {
             let claimed = database.claim_task_run(&self.flow.owner, self.flow.parts.clock.now()).await?;
             let Some(run) = claimed else { break };
             self.follow(run, Some(slot));
@@ -171,14 +174,12 @@ impl Worker {
         Ok(database.next_task().await?)
     }
 
-    /// Moves a due task to its next time and stores its run. An occurrence during a run is skipped.
+    /// Moves a due task to its next time, and stores its run and the occurrences that do not run.
     async fn admit(&self, task: Task, now: i64) -> Result<(), TaskError> {
         let database = &self.flow.parts.database;
         let Some(due) = task.row.next_at else { return Ok(()) };
-        let next = task.next_run(now);
-        let skips = task.kind == TaskKind::Watch || task.row.running;
-        let run = if skips { None } else { Some(new_run(&task, due, None)?) };
-        let admitted = database.admit_task(&task.row.id, due, next, run.as_ref(), now).await?;
+        let Admitted { next_at, run, others } = admission(&task, due, now)?;
+        let admitted = database.admit_task(&task.row.id, due, next_at, run.as_ref(), &others, now).await?;
         if admitted && task.kind == TaskKind::Watch && !task.row.running {
             let flow = self.flow.clone();
             self.spawn(async move { watch::check(&flow, task).await });
@@ -186,7 +187,7 @@ impl Worker {
         Ok(())
     }
 
-    fn follow(&self, run: TaskRunRow, slot: Option<OwnedSemaphorePermit>) {
+    fn follow(&self, run: TaskRunRow, slot: Option<Slot>) {
         let stop = CancellationToken::new();
         self.flow.tasks.stops().insert(run.id.clone(), stop.clone());
         let flow = self.flow.clone();
@@ -196,8 +197,7 @@ impl Worker {
                 tracing::error!(%err, run = id, "task_run_failed");
             }
             flow.tasks.stops().remove(&id);
-            // A slot is free.
-            flow.tasks.wake.notify_one();
+            flow.slot_freed();
         });
     }
 
@@ -213,15 +213,85 @@ impl Worker {
     }
 }
 
+/// What becomes of a due task.
+struct Admitted {
+    next_at: Option<i64>,
+    run: Option<NewTaskRun>,
+    others: Vec<TaskOccurrence>,
+}
+
+/// Decides what becomes of a due task. A schedule catches up and overlaps by the same rules as that of a job.
+fn admission(task: &Task, due: i64, now: i64) -> Result<Admitted, TaskError> {
+    let is_watch = task.kind == TaskKind::Watch;
+    let schedule = match &task.definition.schedule {
+        Some(written) if !is_watch => &written.schedule,
+        _ => {
+            let run = if is_watch || task.row.running { None } else { Some(new_run(task, due, None)?) };
+            return Ok(Admitted { next_at: task.next_run(now), run, others: Vec::new() });
+        }
+    };
+    let planned = plan(
+        &DueJob {
+            id: &task.row.id,
+            schedule,
+            catch_up: CatchUp::Last,
+            overlap: Overlap::Skip,
+            jitter_seconds: 0,
+            next_at: due,
+            due_at: due,
+            running: i64::from(task.row.running),
+            queued: 0,
+        },
+        now,
+    );
+    let (mut run, mut others) = (None, Vec::new());
+    for one in planned.occurrences {
+        match one.outcome {
+            Outcome::Run { .. } => run = Some(new_run(task, one.from, None)?),
+            Outcome::Overlaps(why) => others.push(occurrence(one.from, "skipped", why.to_owned())),
+            Outcome::BacksOff => others.push(occurrence(one.from, "skipped", AFTER_ERRORS.to_owned())),
+            Outcome::Missed(why) => others.push(occurrence(one.from, "missed", why.to_owned())),
+        }
+    }
+    Ok(Admitted { next_at: planned.next_at, run, others })
+}
+
+fn occurrence(scheduled_at: i64, state: &'static str, reason: String) -> TaskOccurrence {
+    TaskOccurrence { id: uuid::Uuid::new_v4().simple().to_string(), scheduled_at, state, reason }
+}
+
+/// Returns the pause of a scheduled task after an error, if an occurrence falls into it.
+async fn pause_after_error(
+    flow: &Flow,
+    run: &TaskRunRow,
+    before: i64,
+    now: i64,
+) -> Result<Option<TaskPause>, TaskError> {
+    let is_manual = run.scheduled_at < 0;
+    let Some(row) = flow.parts.database.task(&run.task).await?.filter(|_| !is_manual) else {
+        return Ok(None);
+    };
+    let task = Task::read(row)?;
+    let until = now.saturating_add(backoff_ms(before));
+    let (Some(next), Some(written)) = (task.row.next_at, &task.definition.schedule) else { return Ok(None) };
+    if next >= until || task.kind == TaskKind::Watch {
+        return Ok(None);
+    }
+    let skipped = occurrence(next, "skipped", AFTER_ERRORS.to_owned());
+    Ok(Some(TaskPause { skipped, next_at: written.schedule.next_after(until - 1) }))
+}
+
 /// Runs a task in its session and records the end.
 async fn perform(
     flow: &Arc<Flow>,
     run: TaskRunRow,
-    slot: Option<OwnedSemaphorePermit>,
+    slot: Option<Slot>,
     stop: &CancellationToken,
 ) -> Result<(), TaskError> {
     let snapshot: Snapshot = serde_json::from_str(&run.snapshot)?;
     let account = account(flow, &run);
+    let session_key = (!matches!(snapshot.work, Work::Pipeline { .. })).then(|| run.session.clone());
+    flow.publish(run_name(&run, &snapshot), RunEvent::Started { session_key, resumed: run.epoch > 1 });
     let end = match &snapshot.work {
         Work::Pipeline { id, params } => {
             let pipeline = TaskPipeline {
@@ -229,18 +299,28 @@ async fn perform(
                 params: params.as_ref(),
                 authority: &snapshot.authority,
                 payer: Payer { account: account.clone(), budgets: budgets(flow, &account) },
-                title: &snapshot.title,
+                name: run_name(&run, &snapshot),
             };
             pipeline_run::run(flow, &run, pipeline, slot, stop).await
         }
         Work::Agent { message } | Work::Watch { message } => {
             let work = BackgroundWork::Message(message.clone());
             let spec = spec(flow, &run, &snapshot, &account, format!("task:{}", run.id), work);
-            session(flow, &run, spec, slot, stop).await
+            session(flow, &run, run_name(&run, &snapshot), spec, slot, stop).await
         }
     };
     let cost = flow.parts.database.spending("", "", &account).await?.run;
     finish(flow, &run, &snapshot, end, cost).await
+}
+
+fn run_name<'a>(run: &'a TaskRunRow, snapshot: &'a Snapshot) -> RunName<'a> {
+    RunName {
+        kind: RunKind::Task,
+        run: &run.id,
+        source: &run.task,
+        name: &snapshot.title,
+        agent: &snapshot.authority.agent,
+    }
 }
 
 /// The account of a run, below that of its task and day.
@@ -298,11 +378,11 @@ fn read_only_tools() -> ToolLimits {
 async fn session(
     flow: &Arc<Flow>,
     run: &TaskRunRow,
+    name: RunName<'_>,
     spec: BackgroundSpec,
-    mut slot: Option<OwnedSemaphorePermit>,
+    mut slot: Option<Slot>,
     stop: &CancellationToken,
 ) -> Result<BackgroundEnd, String> {
-    let (title, agent) = (spec.label.clone(), spec.authority.agent.clone());
     let mut background = flow.parts.sessions.start_background(spec).await.map_err(|err| err.to_string())?;
     let mut is_stopped = false;
     loop {
@@ -320,7 +400,15 @@ async fn session(
                 let is_waiting = change == BackgroundChange::Waiting;
                 let where_to_look =
                     format!("`gantry sessions questions {}` shows the question", background.key.key);
-                waits(flow, run, is_waiting, &mut slot, (&title, &agent), &where_to_look).await;
+                waits(flow, run, is_waiting, &mut slot, name, Some(&where_to_look)).await;
+                let (session_key, step) = (background.key.key.clone(), None);
+                flow.publish(
+                    name,
+                    match is_waiting {
+                        true => RunEvent::Waiting { session_key, step },
+                        false => RunEvent::Continued { session_key, step },
+                    },
+                );
             }
         }
     }
@@ -331,9 +419,9 @@ pub(super) async fn waits(
     flow: &Flow,
     run: &TaskRunRow,
     is_waiting: bool,
-    slot: &mut Option<OwnedSemaphorePermit>,
-    (title, agent): (&str, &str),
-    where_to_look: &str,
+    slot: &mut Option<Slot>,
+    name: RunName<'_>,
+    where_to_look: Option<&str>,
 ) {
     if let Err(err) = flow.parts.database.park_task_run(run, is_waiting).await {
         tracing::error!(%err, run = run.id, "task_not_parked");
@@ -342,12 +430,13 @@ pub(super) async fn waits(
         return;
     }
     if slot.take().is_some() {
-        flow.tasks.wake.notify_one();
+        flow.slot_freed();
     }
+    let Some(where_to_look) = where_to_look else { return };
     let notice = Notice {
         key: format!("task-question:{}", run.id),
-        agent: agent.to_owned(),
-        title: format!("A question: {title}"),
+        agent: name.agent.to_owned(),
+        title: format!("A question: {}", name.name),
         text: format!(
             "The run waits for your answer. {where_to_look}. Without an answer it counts as a no after 24 hours."
         ),
@@ -408,8 +497,18 @@ async fn finish(
         Err(text) => (None, Some(cut(&text, MAX_RESULT))),
     };
     let ends = snapshot.one_shot || gives_up;
-    let end = FinishedTaskRun { run, state, result, error, cost, status, errors, ends };
-    flow.parts.database.finish_task_run(&end, flow.parts.clock.now()).await?;
+    let pause = match state {
+        "error" if !ends => pause_after_error(flow, run, snapshot.errors, flow.parts.clock.now()).await?,
+        _ => None,
+    };
+    let now = flow.parts.clock.now();
+    let duration_ms = now.saturating_sub(run.started.unwrap_or(now)).max(0);
+    let ended = RunEvent::Ended { status: state.to_owned(), error: error.clone(), duration_ms };
+    let end = FinishedTaskRun { run, state, result, error, cost, status, errors, ends, pause };
+    flow.parts.database.finish_task_run(&end, now).await?;
+    // The next time may have changed.
+    flow.tasks.wake.notify_one();
+    flow.publish(run_name(run, snapshot), ended);
     Ok(())
 }
 

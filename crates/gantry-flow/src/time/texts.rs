@@ -48,7 +48,7 @@ fn around(text: String, is_ahead: bool) -> String {
     if is_ahead { format!("in {text}") } else { format!("{text} ago") }
 }
 
-fn counted(count: i64, name: &str) -> String {
+pub(crate) fn counted(count: i64, name: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {name}{plural}")
 }

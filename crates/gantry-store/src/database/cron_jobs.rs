@@ -291,19 +291,6 @@ impl Database {
         Ok((jobs?, total.unsigned_abs()))
     }
 
-    /// Returns the jobs whose ids start with `prefix`, at most two.
-    pub async fn find_cron_jobs(&self, prefix: &str) -> Result<Vec<CronJobRow>, DatabaseError> {
-        const DOING: &str = "read a scheduled job";
-        let statement =
-            format!("{SELECT} WHERE j.id >= $1 AND substr(j.id, 1, length($1)) = $1 ORDER BY j.id LIMIT 2");
-        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(prefix)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(query_error(DOING))?;
-        rows.iter().map(|row| job(DOING, row)).collect()
-    }
-
     /// Returns the job with this id.
     pub async fn cron_job(&self, id: &str) -> Result<Option<CronJobRow>, DatabaseError> {
         const DOING: &str = "read a scheduled job";

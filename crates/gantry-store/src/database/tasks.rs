@@ -1,18 +1,13 @@
-//! Tasks, their runs and the pages they watch. A definition and its runtime state are different rows, and every write of a
-//! run names its owner and epoch, so that a process that lost a run cannot change it.
+//! Tasks. A definition and its runtime state are different rows.
 
 use gantry_protocol::{TaskPriority, TaskStatus};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use crate::database::{Database, DatabaseError, query_error};
+use crate::database::{Database, DatabaseError, placeholders, query_error};
 
 /// The most tasks that are not final.
 const MAX_TASKS: i64 = 10_000;
-/// Runs that are kept of each task.
-const KEPT_RUNS: i64 = 100;
-/// How long a final task is kept.
-const KEPT_MS: i64 = 365 * 24 * 3600 * 1000;
 /// Subtasks of subtasks, and so on.
 const MAX_DEPTH: i64 = 10;
 
@@ -21,7 +16,6 @@ const COLUMNS: &str = "t.id, t.rev, t.agent, t.parent, t.scope, t.kind, t.status
     s.last_status, s.last_result, EXISTS (SELECT 1 FROM task_runs r WHERE r.task = t.id AND r.state IN ('queued', \
     'running', 'parked')) AS running";
 const FROM: &str = "FROM tasks t JOIN task_state s ON s.task = t.id";
-const RUN: &str = "id, task, scheduled_at, snapshot, state, owner, epoch, session, queued, started, ended, result, error, cost";
 
 /// A task with its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,62 +56,6 @@ pub struct TaskFilter {
     pub due: Option<(String, String)>,
     pub assignee: Option<String>,
     pub limit: u32,
-}
-
-/// A run to store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewTaskRun {
-    pub id: String,
-    pub task: String,
-    pub scheduled_at: i64,
-    pub snapshot: String,
-    pub session: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskRunRow {
-    pub id: String,
-    pub task: String,
-    pub scheduled_at: i64,
-    pub snapshot: String,
-    pub state: String,
-    pub owner: Option<String>,
-    pub epoch: i64,
-    pub session: String,
-    pub queued: i64,
-    pub started: Option<i64>,
-    pub ended: Option<i64>,
-    pub result: Option<String>,
-    pub error: Option<String>,
-    /// Billionths of a dollar.
-    pub cost: i64,
-}
-
-/// The end of a run, and what it means for its task.
-#[derive(Debug, Clone)]
-pub struct FinishedTaskRun<'a> {
-    pub run: &'a TaskRunRow,
-    /// `ok`, `error` or `cancelled`.
-    pub state: &'static str,
-    pub result: Option<String>,
-    pub error: Option<String>,
-    pub cost: i64,
-    /// The new status of the task, if it is open.
-    pub status: Option<TaskStatus>,
-    /// Errors in a row of the task.
-    pub errors: i64,
-    /// The task has no next run.
-    pub ends: bool,
-}
-
-/// The baseline of a watched page.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WatchRow {
-    pub etag: Option<String>,
-    pub modified: Option<String>,
-    pub hash: String,
-    pub text: String,
-    pub checked: i64,
 }
 
 impl Database {
@@ -187,10 +125,24 @@ impl Database {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Returns the tasks whose ids begin with `prefix`, at most three.
+    /// Returns the tasks with this title, whatever its case, the open ones first, at most six.
+    pub async fn tasks_titled(&self, title: &str) -> Result<Vec<TaskRow>, DatabaseError> {
+        let statement = format!(
+            "SELECT {COLUMNS} {FROM} WHERE lower(t.title) = lower($1)
+             ORDER BY CASE WHEN t.completed IS NULL THEN 0 ELSE 1 END, t.created DESC, t.id LIMIT 6"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(title)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(query_error("find the task"))?;
+        Ok(rows.iter().map(task).collect())
+    }
+
+    /// Returns the tasks whose ids begin with `prefix`, at most six.
     pub async fn find_tasks(&self, prefix: &str) -> Result<Vec<TaskRow>, DatabaseError> {
         let statement =
-            format!("SELECT {COLUMNS} {FROM} WHERE t.id >= $1 AND t.id < $2 ORDER BY t.id LIMIT 3");
+            format!("SELECT {COLUMNS} {FROM} WHERE t.id >= $1 AND t.id < $2 ORDER BY t.id LIMIT 6");
         let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(prefix)
             .bind(format!("{prefix}\u{10ffff}"))
@@ -213,36 +165,32 @@ impl Database {
     /// Returns matching tasks by priority and due date, and the number of all that match.
     pub async fn list_tasks(&self, filter: &TaskFilter) -> Result<(Vec<TaskRow>, u64), DatabaseError> {
         const DOING: &str = "list the tasks";
-        let scopes = filter.scopes.as_ref().map(|scopes| super::to_json(DOING, scopes)).transpose()?;
         let statuses: Vec<&str> = filter.statuses.iter().map(|status| status.name()).collect();
-        let statuses = super::to_json(DOING, &statuses)?;
-        let (first, last) = filter.due.clone().unzip();
-        let matches = "WHERE ($1 IS NULL OR t.scope IN (SELECT value FROM json_each($1)))
-            AND t.status IN (SELECT value FROM json_each($2))
-            AND ($3 IS NULL OR (t.due >= $3 AND t.due <= $4)) AND ($5 IS NULL OR t.assignee = $5)";
-        let listed = format!(
-            "SELECT {COLUMNS} {FROM} {matches} ORDER BY t.priority, CASE WHEN t.due IS NULL THEN 1 ELSE 0 END, t.due, t.created, t.id LIMIT $6"
+        let scopes = filter.scopes.as_deref();
+        let scope_in = match scopes {
+            Some(scopes) => format!("t.scope IN ({})", placeholders(5 + statuses.len(), scopes.len())),
+            None => "TRUE".to_owned(),
+        };
+        let matches = format!(
+            "WHERE {scope_in} AND t.status IN ({}) AND ($1 IS NULL OR (t.due >= $1 AND t.due <= $2))
+               AND ($3 IS NULL OR t.assignee = $3)",
+            placeholders(5, statuses.len())
         );
-        let counted = format!("SELECT COUNT(*) {FROM} {matches}");
-        let rows = sqlx::query(sqlx::AssertSqlSafe(listed))
-            .bind(&scopes)
-            .bind(&statuses)
-            .bind(&first)
-            .bind(&last)
+        let listed = format!(
+            "SELECT {COLUMNS}, COUNT(*) OVER () AS total {FROM} {matches} ORDER BY t.priority,
+               CASE WHEN t.due IS NULL THEN 1 ELSE 0 END, t.due, t.created, t.id LIMIT $4"
+        );
+        let (first, last) = filter.due.clone().unzip();
+        let mut query = sqlx::query(sqlx::AssertSqlSafe(listed))
+            .bind(first)
+            .bind(last)
             .bind(&filter.assignee)
-            .bind(filter.limit)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(query_error(DOING))?;
-        let total: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(counted))
-            .bind(&scopes)
-            .bind(&statuses)
-            .bind(&first)
-            .bind(&last)
-            .bind(&filter.assignee)
-            .fetch_one(&self.readers)
-            .await
-            .map_err(query_error(DOING))?;
+            .bind(filter.limit);
+        for text in statuses.into_iter().chain(scopes.into_iter().flatten().map(String::as_str)) {
+            query = query.bind(text);
+        }
+        let rows = query.fetch_all(&self.readers).await.map_err(query_error(DOING))?;
+        let total: i64 = rows.first().map_or(0, |row| row.get("total"));
         Ok((rows.iter().map(task).collect(), u64::try_from(total).unwrap_or(0)))
     }
 
@@ -316,282 +264,6 @@ impl Database {
         .await
         .map_err(query_error("read when the next task is due"))
     }
-
-    /// Moves a task to its next time, and stores the run of the present one. Does nothing and returns false if another
-    /// process did so first.
-    pub async fn admit_task(
-        &self,
-        id: &str,
-        expected: i64,
-        next_at: Option<i64>,
-        run: Option<&NewTaskRun>,
-        now: i64,
-    ) -> Result<bool, DatabaseError> {
-        const DOING: &str = "start the task";
-        let failed = query_error(DOING);
-        let mut transaction = self.write(DOING).await?;
-        let moved = sqlx::query("UPDATE task_state SET next_at = $3 WHERE task = $1 AND next_at = $2")
-            .bind(id)
-            .bind(expected)
-            .bind(next_at)
-            .execute(&mut *transaction)
-            .await
-            .map_err(&failed)?;
-        if moved.rows_affected() == 0 {
-            return Ok(false);
-        }
-        if let Some(run) = run {
-            insert_run(&mut transaction, run, now).await.map_err(&failed)?;
-        }
-        transaction.commit().await.map_err(failed)?;
-        Ok(true)
-    }
-
-    /// Stores a run that a person started. It does not move the task's next time.
-    pub async fn add_manual_task_run(&self, run: &NewTaskRun, now: i64) -> Result<(), DatabaseError> {
-        const DOING: &str = "start the task";
-        let failed = query_error(DOING);
-        let mut transaction = self.write(DOING).await?;
-        let number: i64 =
-            sqlx::query_scalar("SELECT coalesce(MIN(scheduled_at), 0) FROM task_runs WHERE task = $1")
-                .bind(&run.task)
-                .fetch_one(&mut *transaction)
-                .await
-                .map_err(&failed)?;
-        let run = NewTaskRun { scheduled_at: number.min(0) - 1, ..run.clone() };
-        insert_run(&mut transaction, &run, now).await.map_err(&failed)?;
-        transaction.commit().await.map_err(failed)
-    }
-
-    /// Takes the oldest queued run.
-    pub async fn claim_task_run(&self, owner: &str, now: i64) -> Result<Option<TaskRunRow>, DatabaseError> {
-        let statement = format!(
-            "UPDATE task_runs SET state = 'running', owner = $1, epoch = epoch + 1, started = $2 WHERE id =
-               (SELECT id FROM task_runs WHERE state = 'queued' ORDER BY queued, id LIMIT 1) AND state = 'queued'
-             RETURNING {RUN}"
-        );
-        let row = sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(owner)
-            .bind(now)
-            .fetch_optional(&self.writer)
-            .await
-            .map_err(query_error("take a run of a task"))?;
-        Ok(row.as_ref().map(task_run))
-    }
-
-    /// Takes over the unfinished runs of earlier processes.
-    pub async fn adopt_task_runs(&self, owner: &str) -> Result<Vec<TaskRunRow>, DatabaseError> {
-        let statement = format!(
-            "UPDATE task_runs SET owner = $1, epoch = epoch + 1, state = 'running'
-             WHERE state IN ('running', 'parked') AND owner <> $1 RETURNING {RUN}"
-        );
-        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(owner)
-            .fetch_all(&self.writer)
-            .await
-            .map_err(query_error("take over runs of tasks"))?;
-        Ok(rows.iter().map(task_run).collect())
-    }
-
-    pub async fn park_task_run(&self, run: &TaskRunRow, parked: bool) -> Result<bool, DatabaseError> {
-        let state = if parked { "parked" } else { "running" };
-        let changed = sqlx::query(
-            "UPDATE task_runs SET state = $4 WHERE id = $1 AND owner = $2 AND epoch = $3 AND state IN ('running', 'parked')",
-        )
-        .bind(&run.id)
-        .bind(&run.owner)
-        .bind(run.epoch)
-        .bind(state)
-        .execute(&self.writer)
-        .await
-        .map_err(query_error("change the state of a run"))?;
-        Ok(changed.rows_affected() > 0)
-    }
-
-    /// Records the end of a run and its meaning for the task. Returns false if this process lost the run.
-    pub async fn finish_task_run(&self, end: &FinishedTaskRun<'_>, now: i64) -> Result<bool, DatabaseError> {
-        const DOING: &str = "record the end of a run";
-        let failed = query_error(DOING);
-        let mut transaction = self.write(DOING).await?;
-        let finished = sqlx::query(
-            "UPDATE task_runs SET state = $4, ended = $5, result = $6, error = $7, cost = $8
-             WHERE id = $1 AND owner = $2 AND epoch = $3 AND state IN ('running', 'parked')",
-        )
-        .bind(&end.run.id)
-        .bind(&end.run.owner)
-        .bind(end.run.epoch)
-        .bind(end.state)
-        .bind(now)
-        .bind(&end.result)
-        .bind(&end.error)
-        .bind(end.cost)
-        .execute(&mut *transaction)
-        .await
-        .map_err(&failed)?;
-        if finished.rows_affected() == 0 {
-            return Ok(false);
-        }
-        sqlx::query(
-            "UPDATE task_state SET errors = $2, last_run_at = $3, last_status = $4, last_result = $5,
-               next_at = CASE WHEN $6 = 1 THEN NULL ELSE next_at END WHERE task = $1",
-        )
-        .bind(&end.run.task)
-        .bind(end.errors)
-        .bind(now)
-        .bind(end.state)
-        .bind(end.result.as_ref().or(end.error.as_ref()))
-        .bind(i64::from(end.ends))
-        .execute(&mut *transaction)
-        .await
-        .map_err(&failed)?;
-        if let Some(status) = end.status {
-            sqlx::query(
-                "UPDATE tasks SET status = $2, completed = $3, updated = $3, rev = rev + 1
-                 WHERE id = $1 AND status IN ('open', 'in_progress')",
-            )
-            .bind(&end.run.task)
-            .bind(status.name())
-            .bind(now)
-            .execute(&mut *transaction)
-            .await
-            .map_err(&failed)?;
-        }
-        transaction.commit().await.map_err(failed)?;
-        Ok(true)
-    }
-
-    /// Cancels the queued runs of a task. Returns the ids of its other unfinished runs.
-    pub async fn cancel_task_runs(&self, task: &str, now: i64) -> Result<Vec<String>, DatabaseError> {
-        const DOING: &str = "cancel the runs of a task";
-        let failed = query_error(DOING);
-        let mut transaction = self.write(DOING).await?;
-        sqlx::query(
-            "UPDATE task_runs SET state = 'cancelled', ended = $2 WHERE task = $1 AND state = 'queued'",
-        )
-        .bind(task)
-        .bind(now)
-        .execute(&mut *transaction)
-        .await
-        .map_err(&failed)?;
-        let live =
-            sqlx::query_scalar("SELECT id FROM task_runs WHERE task = $1 AND state IN ('running', 'parked')")
-                .bind(task)
-                .fetch_all(&mut *transaction)
-                .await
-                .map_err(&failed)?;
-        transaction.commit().await.map_err(failed)?;
-        Ok(live)
-    }
-
-    /// Returns the runs of a task, the newest first.
-    pub async fn task_runs(&self, task: &str, limit: u32) -> Result<Vec<TaskRunRow>, DatabaseError> {
-        let statement =
-            format!("SELECT {RUN} FROM task_runs WHERE task = $1 ORDER BY queued DESC, id LIMIT $2");
-        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(task)
-            .bind(limit)
-            .fetch_all(&self.readers)
-            .await
-            .map_err(query_error("read the runs of a task"))?;
-        Ok(rows.iter().map(task_run).collect())
-    }
-
-    pub async fn watch(&self, task: &str) -> Result<Option<WatchRow>, DatabaseError> {
-        let row = sqlx::query("SELECT etag, modified, hash, text, checked FROM watches WHERE task = $1")
-            .bind(task)
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(query_error("read the baseline of a page"))?;
-        Ok(row.map(|row| WatchRow {
-            etag: row.get("etag"),
-            modified: row.get("modified"),
-            hash: row.get("hash"),
-            text: row.get("text"),
-            checked: row.get("checked"),
-        }))
-    }
-
-    /// Stores a new baseline and the run that its change starts, together.
-    pub async fn record_watch(
-        &self,
-        task: &str,
-        found: &WatchRow,
-        run: Option<&NewTaskRun>,
-    ) -> Result<(), DatabaseError> {
-        const DOING: &str = "store the baseline of a page";
-        let failed = query_error(DOING);
-        let mut transaction = self.write(DOING).await?;
-        sqlx::query(
-            "INSERT INTO watches (task, etag, modified, hash, text, checked) VALUES ($1, $2, $3, $4, $5, $6)
-             ON CONFLICT (task) DO UPDATE SET etag = excluded.etag, modified = excluded.modified, hash = excluded.hash,
-               text = excluded.text, checked = excluded.checked",
-        )
-        .bind(task)
-        .bind(&found.etag)
-        .bind(&found.modified)
-        .bind(&found.hash)
-        .bind(&found.text)
-        .bind(found.checked)
-        .execute(&mut *transaction)
-        .await
-        .map_err(&failed)?;
-        sqlx::query("UPDATE task_state SET errors = 0 WHERE task = $1 AND errors > 0")
-            .bind(task)
-            .execute(&mut *transaction)
-            .await
-            .map_err(&failed)?;
-        if let Some(run) = run {
-            insert_run(&mut transaction, run, found.checked).await.map_err(&failed)?;
-        }
-        transaction.commit().await.map_err(failed)
-    }
-
-    /// Counts a failed look at a page and sets the next one. Returns the number of failures in a row.
-    pub async fn record_watch_failure(
-        &self,
-        task: &str,
-        error: &str,
-        next_at: i64,
-        now: i64,
-    ) -> Result<i64, DatabaseError> {
-        sqlx::query_scalar(
-            "UPDATE task_state SET errors = errors + 1, next_at = $3, last_run_at = $4, last_status = 'error',
-               last_result = $2 WHERE task = $1 RETURNING errors",
-        )
-        .bind(task)
-        .bind(error)
-        .bind(next_at)
-        .bind(now)
-        .fetch_one(&self.writer)
-        .await
-        .map_err(query_error("record a failed look at a page"))
-    }
-
-    /// Removes old runs, and final tasks past their retention.
-    pub async fn sweep_tasks(&self, now: i64) -> Result<u64, DatabaseError> {
-        const DOING: &str = "remove old tasks";
-        let failed = query_error(DOING);
-        let mut transaction = self.write(DOING).await?;
-        let mut removed = 0;
-        for statement in [
-            "DELETE FROM task_runs WHERE state NOT IN ('queued', 'running', 'parked') AND id NOT IN (SELECT id FROM
-               (SELECT id, ROW_NUMBER() OVER (PARTITION BY task ORDER BY queued DESC) AS place FROM task_runs) ranked
-               WHERE place <= $2) AND $1 > 0",
-            "DELETE FROM tasks WHERE completed < $1 AND $2 > 0",
-            "DELETE FROM task_state WHERE task NOT IN (SELECT id FROM tasks) AND $1 + $2 > 0",
-            "DELETE FROM watches WHERE task NOT IN (SELECT id FROM tasks) AND $1 + $2 > 0",
-        ] {
-            let done = sqlx::query(statement)
-                .bind(now.saturating_sub(KEPT_MS).max(1))
-                .bind(KEPT_RUNS)
-                .execute(&mut *transaction)
-                .await
-                .map_err(&failed)?;
-            removed += done.rows_affected();
-        }
-        transaction.commit().await.map_err(failed)?;
-        Ok(removed)
-    }
 }
 
 /// Ends the open tasks below one that ended.
@@ -610,26 +282,6 @@ async fn end_subtasks(
     .bind(ended.completed)
     .fetch_all(connection)
     .await
-}
-
-async fn insert_run(
-    connection: &mut SqliteConnection,
-    run: &NewTaskRun,
-    now: i64,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO task_runs (id, task, scheduled_at, snapshot, state, epoch, session, queued, cost)
-         VALUES ($1, $2, $3, $4, 'queued', 0, $5, $6, 0) ON CONFLICT (task, scheduled_at) DO NOTHING",
-    )
-    .bind(&run.id)
-    .bind(&run.task)
-    .bind(run.scheduled_at)
-    .bind(&run.snapshot)
-    .bind(&run.session)
-    .bind(now)
-    .execute(connection)
-    .await
-    .map(drop)
 }
 
 fn task(row: &SqliteRow) -> TaskRow {
@@ -660,140 +312,10 @@ fn task(row: &SqliteRow) -> TaskRow {
     }
 }
 
-fn task_run(row: &SqliteRow) -> TaskRunRow {
-    TaskRunRow {
-        id: row.get("id"),
-        task: row.get("task"),
-        scheduled_at: row.get("scheduled_at"),
-        snapshot: row.get("snapshot"),
-        state: row.get("state"),
-        owner: row.get("owner"),
-        epoch: row.get("epoch"),
-        session: row.get("session"),
-        queued: row.get("queued"),
-        started: row.get("started"),
-        ended: row.get("ended"),
-        result: row.get("result"),
-        error: row.get("error"),
-        cost: row.get("cost"),
-    }
-}
-
 /// The number under which a priority is stored.
 pub fn priority_rank(priority: TaskPriority) -> i64 {
     priority as i64
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::database::testing::database;
-
-    fn row(id: &str, parent: Option<&str>) -> TaskRow {
-        TaskRow {
-            id: id.to_owned(),
-            rev: 1,
-            agent: "main".to_owned(),
-            parent: parent.map(str::to_owned),
-            scope: "global".to_owned(),
-            kind: "scheduled".to_owned(),
-            status: "open".to_owned(),
-            priority: 2,
-            due: None,
-            assignee: None,
-            title: id.to_owned(),
-            definition: "{}".to_owned(),
-            authority: "{}".to_owned(),
-            confirmed_by: Some("operator".to_owned()),
-            created: 1,
-            updated: 1,
-            completed: None,
-            next_at: Some(100),
-            errors: 0,
-            last_run_at: None,
-            last_status: None,
-            last_result: None,
-            running: false,
-        }
-    }
-
-    fn run(id: &str, at: i64) -> NewTaskRun {
-        NewTaskRun {
-            id: id.to_owned(),
-            task: "a".to_owned(),
-            scheduled_at: at,
-            snapshot: "{}".to_owned(),
-            session: format!("agent:main:task:{id}"),
-        }
-    }
-
-    #[tokio::test]
-    async fn one_of_two_processes_admits_and_runs_a_due_task() {
-        let (_folder, database) = database().await;
-        database.add_task(&row("a", None)).await.unwrap();
-        assert_eq!(database.next_task().await.unwrap(), Some(100));
-        assert!(database.admit_task("a", 100, Some(200), Some(&run("r1", 100)), 100).await.unwrap());
-        assert!(!database.admit_task("a", 100, Some(200), Some(&run("r2", 100)), 100).await.unwrap());
-        let claimed = database.claim_task_run("one", 101).await.unwrap().unwrap();
-        assert_eq!((claimed.id.as_str(), claimed.epoch), ("r1", 1));
-        assert_eq!(database.claim_task_run("two", 101).await.unwrap(), None);
-        assert_eq!(database.next_task().await.unwrap(), Some(200));
-    }
-
-    #[tokio::test]
-    async fn process_that_lost_a_run_cannot_finish_it() {
-        let (_folder, database) = database().await;
-        database.add_task(&row("a", None)).await.unwrap();
-        database.admit_task("a", 100, None, Some(&run("r1", 100)), 100).await.unwrap();
-        let lost = database.claim_task_run("one", 101).await.unwrap().unwrap();
-        let adopted = database.adopt_task_runs("two").await.unwrap();
-        let end = |run| FinishedTaskRun {
-            run,
-            state: "ok",
-            result: Some("done".to_owned()),
-            error: None,
-            cost: 5,
-            status: Some(TaskStatus::Completed),
-            errors: 0,
-            ends: true,
-        };
-        assert!(!database.finish_task_run(&end(&lost), 102).await.unwrap());
-        assert_eq!(database.task("a").await.unwrap().unwrap().status, "open");
-        assert!(database.finish_task_run(&end(&adopted[0]), 102).await.unwrap());
-        let task = database.task("a").await.unwrap().unwrap();
-        assert_eq!(
-            (task.status.as_str(), task.last_result.as_deref(), task.running),
-            ("completed", Some("done"), false)
-        );
-        assert!(database.adopt_task_runs("three").await.unwrap().is_empty());
-    }
-
-    #[tokio::test]
-    async fn final_status_reaches_open_subtasks_of_any_depth() {
-        let (_folder, database) = database().await;
-        for (id, parent) in [("a", None), ("b", Some("a")), ("c", Some("b")), ("d", None)] {
-            database.add_task(&row(id, parent)).await.unwrap();
-        }
-        let mut changed = database.task("a").await.unwrap().unwrap();
-        (changed.status, changed.completed) = ("completed".to_owned(), Some(9));
-        let mut ended = database.update_task(&changed).await.unwrap().unwrap();
-        ended.sort();
-        assert_eq!(ended, ["a", "b", "c"]);
-        assert_eq!(database.update_task(&changed).await.unwrap(), None, "it has changed since it was read");
-        let filter = TaskFilter { statuses: vec![TaskStatus::Completed], limit: 2, ..TaskFilter::default() };
-        let (listed, total) = database.list_tasks(&filter).await.unwrap();
-        assert_eq!((listed.len(), total), (2, 3));
-    }
-
-    #[tokio::test]
-    async fn subtasks_may_be_nested_ten_levels_deep() {
-        let (_folder, database) = database().await;
-        database.add_task(&row("0", None)).await.unwrap();
-        for level in 1..=MAX_DEPTH {
-            let parent = (level - 1).to_string();
-            database.add_task(&row(&level.to_string(), Some(&parent))).await.unwrap();
-        }
-        let refused = database.add_task(&row("x", Some("10"))).await.unwrap_err();
-        assert!(refused.to_string().contains("at most 10 levels"), "{refused}");
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use gantry_flow::relative_text;
 use gantry_protocol::{
-    CronCancelled, CronDate, CronHistory, CronHistoryParams, CronJob, CronJobInput, CronJobList,
+    CronCancelled, CronConfirm, CronDate, CronHistory, CronHistoryParams, CronJob, CronJobInput, CronJobList,
     CronListParams, CronParams, CronQueued, CronRemoved, CronRun, CronScheduleInput, CronSpecInput,
     CronStatus, CronStatusParams, CronUpdateParams, method,
 };
@@ -45,7 +45,7 @@ enum CronAction {
     },
     /// Show a job
     Show {
-        /// The job's id, or a unique beginning of it
+        /// The job's id, a unique beginning of it, or its name
         id: String,
     },
     /// Add a job
@@ -57,7 +57,7 @@ enum CronAction {
     },
     /// Change a job; what is left out stays
     Edit {
-        /// The job's id, or a unique beginning of it
+        /// The job's id, a unique beginning of it, or its name
         id: String,
         /// A new name
         #[arg(long)]
@@ -67,28 +67,31 @@ enum CronAction {
     },
     /// Remove a job with its history, and stop its runs
     Remove {
-        /// The job's id, or a unique beginning of it
+        /// The job's id, a unique beginning of it, or its name
         id: String,
     },
     /// Start a job now; its schedule stays as it is
     Run {
-        /// The job's id, or a unique beginning of it
+        /// The job's id, a unique beginning of it, or its name
         id: String,
     },
     /// Pause a job until it is resumed
     Pause {
-        /// The job's id, or a unique beginning of it
+        /// The job's id, a unique beginning of it, or its name
         id: String,
     },
     /// Resume a paused or disabled job
     Resume {
-        /// The job's id, or a unique beginning of it
+        /// The job's id, a unique beginning of it, or its name
         id: String,
     },
-    /// Allow a job that an agent added
+    /// Allow a job that an agent added, and show what it does
     Confirm {
-        /// The job's id, or a unique beginning of it
+        /// The job's id, a unique beginning of it, or its name
         id: String,
+        /// The content hash of the notice; a job that has changed since is not allowed
+        #[arg(long, value_name = "HASH")]
+        seen: Option<String>,
     },
     /// Show past and current runs, newest first
     History {
@@ -275,7 +278,12 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: CronArgs) ->
             );
         }
         CronAction::Resume { id } => show(output, &gateway.job(method::CRON_RESUME, id)?),
-        CronAction::Confirm { id } => show(output, &gateway.job(method::CRON_CONFIRM, id)?),
+        CronAction::Confirm { id, seen } => {
+            let job = gateway.job(method::CRON_SHOW, id)?;
+            // Only what is shown here or in the notice is allowed.
+            let seen = Some(seen.unwrap_or(job.content_hash));
+            show(output, &gateway.ask(method::CRON_CONFIRM, &CronConfirm { id: job.id, seen })?);
+        }
         CronAction::History { id, limit } => {
             let params = CronHistoryParams { job_id: id, limit: Some(limit), offset: None };
             history(output, &gateway.ask(method::CRON_HISTORY, &params)?);
@@ -373,8 +381,8 @@ fn show(output: &Output, job: &CronJob) {
     }
     let text = job.spec.get("message").or_else(|| job.spec.get("text")).and_then(|text| text.as_str());
     line(job.spec["mode"].as_str().unwrap_or("does"), text.unwrap_or_default());
-    if let (Some(channel), Some(true)) = (job.spec["channel"].as_str(), job.spec["deliver"].as_bool()) {
-        line("answers to", &format!("{channel} {}", job.spec["to"].as_str().unwrap_or_default()));
+    for (name, value) in options(job) {
+        line(name, &value);
     }
     if let Some(condition) = condition(output, job) {
         line("state", &condition);
@@ -395,6 +403,41 @@ fn show(output: &Output, job: &CronJob) {
     for note in &job.notes {
         output.note(note);
     }
+}
+
+/// Every option of a job, also those that have their default.
+fn options(job: &CronJob) -> Vec<(&'static str, String)> {
+    let text = |field: &str| job.spec[field].as_str().map(str::to_owned);
+    let mut options = Vec::new();
+    if job.spec["mode"] == "task" {
+        let delivers = job.spec["deliver"].as_bool().unwrap_or(true);
+        let best_effort = job.spec["bestEffortDeliver"].as_bool().unwrap_or(false);
+        let receiver = [text("channel"), text("to")].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        options.extend([
+            ("answers to", if delivers { receiver } else { "nobody".to_owned() }),
+            (
+                "delivery",
+                if best_effort { "best effort" } else { "a failure is an error of the run" }.to_owned(),
+            ),
+            ("model", text("model").unwrap_or_else(|| "the agent's".to_owned())),
+            ("thinking", text("thinking").unwrap_or_else(|| "the model's".to_owned())),
+        ]);
+        options
+            .extend(job.spec["timeoutSeconds"].as_u64().map(|seconds| ("timeout", format!("{seconds} s"))));
+    }
+    options.extend([
+        ("catch-up", job.catch_up.clone()),
+        ("overlap", job.overlap.clone()),
+        ("jitter", format!("{} s", job.jitter_seconds)),
+        ("carry", job.carry.clone()),
+        ("created by", job.created_by.clone()),
+        ("allowed by", job.confirmed_by.clone().unwrap_or_else(|| "nobody yet".to_owned())),
+        ("content", job.content_hash.clone()),
+    ]);
+    if job.delete_after_run {
+        options.push(("afterwards", "deletes itself after a successful run".to_owned()));
+    }
+    options
 }
 
 fn history(output: &Output, history: &CronHistory) {

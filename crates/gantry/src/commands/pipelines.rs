@@ -1,25 +1,24 @@
 //! `gantry pipelines` manages pipelines and their runs, and answers plans that wait for a person.
 
+mod follow;
 mod graph;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use gantry_protocol::{
     Empty, OnFailure, PipelineAdd, PipelineDefinition, PipelineId, PipelineInfo, PipelineList, PipelineRunId,
     PipelineRunList, PipelineRunParams, PipelineRunState, PipelineRunsParams, PipelineStatus,
     PipelineStatusParams, PlanAnswer, PlanDecision, PlanList, StepStatus, method,
 };
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::client::{Address, Client, Target};
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-
-/// The time of one wait for the end of a run.
-const WAIT_MS: u64 = 1_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -39,7 +38,7 @@ enum PipelinesAction {
     List,
     /// Draw the steps of a pipeline, or of a run with its states
     Show {
-        /// The pipeline or run, or the beginning of its id
+        /// The pipeline or run: its id, a unique beginning of it, or the name of a pipeline
         id: String,
     },
     /// Store a pipeline from a JSON file
@@ -52,7 +51,7 @@ enum PipelinesAction {
     },
     /// Run a pipeline and wait for its end
     Run {
-        /// The pipeline, or the beginning of its id
+        /// The pipeline: its id, a unique beginning of it, or its name
         id: String,
         /// Value of {{params.NAME}}; JSON or text
         #[arg(long = "param", value_name = "NAME=VALUE")]
@@ -90,7 +89,7 @@ enum PipelinesAction {
     },
     /// Remove a pipeline; its runs stay
     Remove {
-        /// The pipeline, or the beginning of its id
+        /// The pipeline: its id, a unique beginning of it, or its name
         id: String,
     },
     /// List plans that wait for an answer
@@ -127,8 +126,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: PipelinesArg
                 on_failure: on_failure.map(failure_rule),
                 modifications: Vec::new(),
             };
-            let begun = Client::once(&address, output, method::PIPELINES_RUN, &params)?;
-            return follow(output, &address, begun, detach);
+            return start(output, &address, method::PIPELINES_RUN, &params, detach);
         }
         PipelinesAction::Runs { pipeline, limit } => {
             let params = PipelineRunsParams { pipeline_id: pipeline, limit: Some(limit) };
@@ -144,8 +142,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: PipelinesArg
         }
         PipelinesAction::Retry { run, detach } => {
             let params = PipelineRunId { run_id: run };
-            let begun = Client::once(&address, output, method::PIPELINES_RETRY, &params)?;
-            return follow(output, &address, begun, detach);
+            return start(output, &address, method::PIPELINES_RETRY, &params, detach);
         }
         PipelinesAction::Remove { id } => {
             let removed: PipelineInfo =
@@ -297,22 +294,18 @@ fn show_run(output: &Output, state: &PipelineRunState) {
     }
 }
 
-/// Waits for the end of a run, with its progress on a terminal.
-fn follow(output: &Output, address: &Address, begun: PipelineRunState, detach: bool) -> Result<Exit> {
-    let mut state = begun;
-    let mut noted = 0;
-    while !detach && state.outcome.status == PipelineStatus::Running {
-        let params = PipelineStatusParams { run_id: state.outcome.run_id.clone(), wait_ms: WAIT_MS };
-        state = Client::once(address, output, method::PIPELINES_STATUS, &params)
-            .context("the run continues; `gantry pipelines runs` shows it")?;
-        let is_over =
-            |status| matches!(status, StepStatus::Completed | StepStatus::Failed | StepStatus::Skipped);
-        let done = state.outcome.steps.iter().filter(|step| is_over(step.status)).count();
-        if done > noted {
-            noted = done;
-            output.note_on_terminal(&format!("{done} of {} steps have ended", state.outcome.steps.len()));
-        }
-    }
+/// Starts a run. Without `detach` it waits for the end.
+fn start(
+    output: &Output,
+    address: &Address,
+    method: &str,
+    params: &impl Serialize,
+    detach: bool,
+) -> Result<Exit> {
+    let state: PipelineRunState = match detach {
+        true => Client::once(address, output, method, params)?,
+        false => follow::start_and_follow(output, address, method, params)?,
+    };
     match (output.json, detach) {
         (true, _) => output.value(&state),
         (false, true) => output.done(&format!("The run {} has started.", state.outcome.run_id)),
@@ -332,8 +325,8 @@ fn list(output: &Output, listed: &PipelineList) {
         output.done("There are no pipelines. `gantry pipelines add FILE` stores one.");
     }
     for pipeline in &listed.pipelines {
-        let steps = pipeline.definition.steps.len();
-        let facts = format!("{steps} steps · from a {} · {}", pipeline.source, time(pipeline.created));
+        let steps = counted(pipeline.definition.steps.len(), "step");
+        let facts = format!("{steps} · from a {} · {}", pipeline.source, time(pipeline.created));
         let id = output.bold(&pipeline.id);
         let name = &pipeline.definition.name;
         output.line(&format!("{id}  {}  {name}  {}", pipeline.agent, output.dim(&facts)));
@@ -403,7 +396,14 @@ fn duration(ms: i64) -> String {
 }
 
 fn dollars(amount: f64) -> String {
+    // The sum of nothing is -0.
+    let amount = amount + 0.0;
     if amount == 0.0 || amount >= 0.1 { format!("${amount:.2}") } else { format!("${amount:.4}") }
+}
+
+/// A number with its noun.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 pub(super) fn time(ms: i64) -> String {

@@ -8,7 +8,7 @@ use gantry_protocol::{
     CapturedProcess, CapturedProcessId, CapturedProcessList, Empty, ProcessPromote, PromotedProcess, method,
 };
 
-use super::pipelines::{assignments, time};
+use super::pipelines::{assignments, counted, time};
 use crate::client::{Client, Target};
 use crate::environment::Environment;
 use crate::exit::Exit;
@@ -69,8 +69,10 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ProcessesArg
             match output.json {
                 true => output.value(&promoted),
                 false => output.done(&format!(
-                    "The pipeline {} has {} steps. Run it with `gantry pipelines run {}`.",
-                    promoted.pipeline_id, promoted.steps, promoted.pipeline_id
+                    "The pipeline {} has {}. Run it with `gantry pipelines run {}`.",
+                    promoted.pipeline_id,
+                    counted(promoted.steps, "step"),
+                    promoted.pipeline_id
                 )),
             }
         }
@@ -96,9 +98,9 @@ fn list(output: &Output, listed: &CapturedProcessList) {
     for process in &listed.processes {
         let promoted = process.pipeline_id.as_ref().map_or(String::new(), |id| format!(" · pipeline {id}"));
         let facts = format!(
-            "{} steps · {} parameters · {}{promoted}",
-            process.steps.len(),
-            process.parameters.len(),
+            "{} · {} · {}{promoted}",
+            counted(process.steps.len(), "step"),
+            counted(process.parameters.len(), "parameter"),
             time(process.created)
         );
         let id = output.bold(&process.id);

@@ -1,5 +1,7 @@
 //! `gantry sessions` lists and manages the conversations of agents.
 
+mod questions;
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use gantry_protocol::{
@@ -9,7 +11,6 @@ use gantry_protocol::{
 };
 use gantry_tool::QuestionText;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::client::{Address, Client, Target};
 use crate::environment::Environment;
@@ -21,6 +22,7 @@ use crate::output::Output;
     gantry sessions                                  list sessions, most recent first\n  \
     gantry sessions show main                        show messages and tool calls\n  \
     gantry sessions export main > main.jsonl         export every event, one per line\n  \
+    gantry sessions questions                        show the open questions of all sessions\n  \
     gantry sessions questions main                   show open questions with the whole calls\n  \
     gantry sessions answer main yes                  answer an agent's question\n  \
     gantry sessions answer main always --offer 2     allow also later calls, as the question offers\n  \
@@ -65,8 +67,8 @@ enum SessionsAction {
     },
     /// Show open questions, with the whole call that each is about
     Questions {
-        /// The session's key, as `gantry sessions` lists it
-        key: String,
+        /// The session's key, as `gantry sessions` lists it [default: all sessions]
+        key: Option<String>,
     },
     /// Answer a question of an agent
     Answer {
@@ -133,7 +135,10 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: SessionsArgs
         SessionsAction::Reset { key } => command(&key, "/new"),
         SessionsAction::Compact { key } => command(&key, "/compact"),
         SessionsAction::Stop { key } => command(&key, "/stop"),
-        SessionsAction::Questions { key } => questions(&address, output, &status(&key)?),
+        SessionsAction::Questions { key: Some(key) } => {
+            questions::show(&address, output, &[(None, status(&key)?)], &[])
+        }
+        SessionsAction::Questions { key: None } => questions::show_all(&address, output),
         SessionsAction::Answer { key, question, answers, offer, any_arguments, hours } => {
             let (answer, answers) = match answers.as_slice() {
                 [one] => (Some(one.clone()), None),
@@ -210,54 +215,6 @@ fn show(output: &Output, status: &SessionStatus, events: &[HistoryEvent]) {
         let text = QuestionText::new(&question.action()).whole();
         output.page(&output.yellow(&format!("{} waits for an answer: {text}", question.id)));
     }
-}
-
-/// Prints the open questions of a session and its children. The journal has the whole calls.
-fn questions(address: &Address, output: &Output, status: &SessionStatus) -> Result<Exit> {
-    if output.json {
-        output.value(&status.questions);
-        return Ok(Exit::Success);
-    }
-    if status.questions.is_empty() {
-        output.done("No question is open.");
-    }
-    for question in &status.questions {
-        let key = question.child.as_ref().map_or(&status.session_key, |child| &child.session_key);
-        let text = QuestionText::new(&question.action()).whole();
-        output.page(&format!("{}  {text}", output.bold(&question.id)));
-        output.page(&format!("{} (rule {})", question.reason, question.rule));
-        for offer in &question.offers {
-            output.page(&format!("[{}] {}", offer.key, offer.label));
-        }
-        if let Some((name, input)) = whole_call(&history(address, output, key)?, &question.call) {
-            output.page(&format!("The whole call of {name}:\n{}", whole_input(&input)));
-        }
-    }
-    Ok(Exit::Success)
-}
-
-/// Returns the name and the input of the latest call with this id.
-fn whole_call(events: &[HistoryEvent], id: &str) -> Option<(String, Value)> {
-    events.iter().rev().find_map(|event| match event.entry() {
-        HistoryEntry::Replied { reply } => reply.message.content.into_iter().find_map(|block| match block {
-            HistoryBlock::ToolUse { id: own, name, input } if own == id => Some((name, input)),
-            _ => None,
-        }),
-        _ => None,
-    })
-}
-
-/// Formats an input for reading: texts keep their line breaks.
-fn whole_input(input: &Value) -> String {
-    let fields = input.as_object().into_iter().flatten().map(|(name, value)| match value {
-        Value::String(text) if text.contains('\n') => {
-            let lines: String = text.lines().map(|line| format!("\n    {line}")).collect();
-            format!("  {name}:{lines}")
-        }
-        Value::String(text) => format!("  {name}: {text}"),
-        value => format!("  {name}: {value}"),
-    });
-    fields.collect::<Vec<_>>().join("\n")
 }
 
 /// Describes an event in one line. Returns `None` for events that are not shown.

@@ -4,8 +4,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use gantry_flow::relative_text;
 use gantry_protocol::{
-    NewTask, TaskAddParams, TaskChanged, TaskChanges, TaskDue, TaskHistory, TaskInfo, TaskList, TaskParams,
-    TaskPriority, TaskStatus, TasksListParams, method,
+    NewTask, TaskAddParams, TaskChanged, TaskChanges, TaskConfirm, TaskDue, TaskHistory, TaskInfo, TaskList,
+    TaskParams, TaskPriority, TaskStatus, TasksListParams, method,
 };
 use serde::de::DeserializeOwned;
 
@@ -42,15 +42,21 @@ enum TasksAction {
     Run(IdArgs),
     /// Cancel a task, its subtasks and its run
     Cancel(IdArgs),
-    /// Allow a task that an agent created to run in the background
-    Confirm(IdArgs),
+    /// Allow a task that an agent created to run in the background, and show what it does
+    Confirm {
+        /// The task's id, a unique beginning of it, or its title
+        id: String,
+        /// The content hash of the notice; a task that has changed since is not allowed
+        #[arg(long, value_name = "HASH")]
+        seen: Option<String>,
+    },
     /// List the runs of a task, newest first
     History(IdArgs),
 }
 
 #[derive(Debug, Args)]
 struct IdArgs {
-    /// The task's id, or a unique beginning of it
+    /// The task's id, a unique beginning of it, or its title
     id: String,
 }
 
@@ -116,7 +122,7 @@ struct AddArgs {
 
 #[derive(Debug, Args)]
 struct EditArgs {
-    /// The task's id, or a unique beginning of it
+    /// The task's id, a unique beginning of it, or its title
     id: String,
     /// The new title
     #[arg(long)]
@@ -139,6 +145,15 @@ struct EditArgs {
     /// user, agent, or the name of an agent
     #[arg(long)]
     assignee: Option<String>,
+    /// The new schedule: a cron expression, "every 5 minutes", 30m, 1h or 1d
+    #[arg(long)]
+    schedule: Option<String>,
+    /// The new page to watch
+    #[arg(long, value_name = "URL")]
+    watch: Option<String>,
+    /// Minutes between two looks at the page
+    #[arg(long, value_name = "MINUTES")]
+    interval: Option<u32>,
 }
 
 pub(crate) fn run(environment: &Environment, output: &Output, args: TasksArgs) -> Result<Exit> {
@@ -169,7 +184,15 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: TasksArgs) -
         }
         TasksAction::Run(IdArgs { id }) => changed(output, &change(method::TASKS_RUN, id)?),
         TasksAction::Cancel(IdArgs { id }) => changed(output, &change(method::TASKS_CANCEL, id)?),
-        TasksAction::Confirm(IdArgs { id }) => changed(output, &change(method::TASKS_CONFIRM, id)?),
+        TasksAction::Confirm { id, seen } => {
+            let task: TaskInfo = Client::once(&address, output, method::TASKS_SHOW, &TaskParams { id })?;
+            if !output.json {
+                show(output, &task);
+            }
+            // Only what is shown here or in the notice is allowed.
+            let params = TaskConfirm { id: task.id, seen: Some(seen.unwrap_or(task.content_hash)) };
+            changed(output, &Client::once(&address, output, method::TASKS_CONFIRM, &params)?);
+        }
         TasksAction::History(IdArgs { id }) => {
             let history: TaskHistory =
                 Client::once(&address, output, method::TASKS_HISTORY, &TaskParams { id })?;
@@ -225,6 +248,9 @@ fn edit_params(args: EditArgs) -> Result<TaskChanges, UsageError> {
         description: args.description,
         tags: Some(args.tags).filter(|tags| !tags.is_empty()),
         assignee: args.assignee,
+        schedule: args.schedule,
+        watch_url: args.watch,
+        watch_interval_minutes: args.interval,
     })
 }
 
@@ -305,8 +331,14 @@ fn print_history(output: &Output, history: &TaskHistory) {
     for run in &history.runs {
         let text =
             run.result.as_ref().or(run.error.as_ref()).and_then(|text| text.lines().next()).unwrap_or("");
-        let facts =
-            format!("{} · ${:.4} · {}", relative_text(run.queued_at_ms, now), run.cost_usd, run.session_key);
+        let mut facts = vec![relative_text(run.queued_at_ms, now)];
+        if run.cost_usd > 0.0 {
+            facts.push(format!("${:.4}", run.cost_usd));
+        }
+        if !run.session_key.is_empty() {
+            facts.push(run.session_key.clone());
+        }
+        let facts = facts.join(" · ");
         output.line(&format!(
             "{}  {:<9} {text}  {}",
             output.bold(short(&run.id)),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::sessions::{Model, call, post, results};
 
+mod events;
 mod kills;
 mod plans;
 mod processes;

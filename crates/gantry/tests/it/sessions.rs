@@ -58,6 +58,11 @@ impl Model {
         world
     }
 
+    /// The number of requests that the model got.
+    pub(crate) fn asked(&self) -> usize {
+        self.server.requests().len()
+    }
+
     pub(crate) fn base_url(&self) -> String {
         self.server.base_url().to_string()
     }

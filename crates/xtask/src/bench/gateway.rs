@@ -96,6 +96,16 @@ impl Gateway {
         Ok(Gateway { gantry: gantry.to_owned(), data, running, url })
     }
 
+    /// Kills the gateway and starts another one on its data. Returns it with the time until it listens.
+    pub(super) fn killed_and_restarted(self) -> Result<(Gateway, Instant)> {
+        let Gateway { gantry, data, mut running, .. } = self;
+        running.child.kill()?;
+        running.child.wait()?;
+        drop(running);
+        let began = Instant::now();
+        Ok((Gateway::on(&gantry, data)?, began))
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.running.child.id()
     }

@@ -1,6 +1,6 @@
 # Prints all occurrences of cron expressions, except on days whose clocks change and the days next to them.
 import json, sys
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 from croniter import croniter
 
@@ -14,15 +14,17 @@ def changes(zone, day):
 
 
 answers = []
+# The days of each zone, and whether its clocks change around them.
+days = {}
 for expression, name in given["jobs"]:
     zone = ZoneInfo(name)
     # Local times without a zone: outside clock changes they name one instant.
     begin = datetime.fromtimestamp(given["from"] / 1000, zone).replace(tzinfo=None) - timedelta(seconds=1)
     times = croniter(expression, begin)
-    found, known = [], {}
+    found, known = [], days.setdefault(name, {})
     while True:
         local = times.get_next(datetime)
-        instant = int(local.replace(tzinfo=zone).astimezone(timezone.utc).timestamp() * 1000)
+        instant = int(local.replace(tzinfo=zone).timestamp()) * 1000
         if instant >= given["until"]:
             break
         day = local.date()

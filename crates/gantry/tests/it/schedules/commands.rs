@@ -185,3 +185,59 @@ fn tokens_reach_only_the_jobs_of_their_agents() {
     }
     drop(up);
 }
+
+/// S22: a run that would exceed its budget stops before the next request to the model.
+#[test]
+fn s22_budget_stops_a_scheduled_run_and_a_task() {
+    let model = Model::deciding(|heard| {
+        let usage = gantry_model::Usage { output_tokens: 400, ..gantry_model::Usage::default() };
+        let path = format!("{}.txt", crate::sessions::results(heard));
+        Turn { usage: Some(usage), ..crate::sessions::call("Read", json!({"path": path})) }
+    });
+    let price = "price = { input = 0.01, output = 1000.0 }\nmaxOutput = 500";
+    let world = gantry_testkit::World::new();
+    world.configure(&format!(
+        "[models.providers.lab]\nbaseUrl = \"{}\"\nkey = \"{}\"\n[models.providers.lab.models.scripted-1]\n{price}\n\
+         contextWindow = 100000\n[agents.main]\nautonomy = \"guided\"\n[flow]\nrunBudgetUsd = 1.0\n",
+        model.base_url(),
+        gantry_model::testing::KEY
+    ));
+    let up = Gateway::start(&world);
+    let added = world.run(&["cron", "add", "Endless", "--every", "2h", "--task", "go on"]);
+    assert_eq!(added.code, 0, "{added:?}");
+    assert_eq!(world.run(&["cron", "run", "endless"]).code, 0, "a name is enough");
+    let history = || world.run(&["cron", "history", "Endless", "--json"]).json()["runs"][0].clone();
+    eventually("the run ends", PATIENCE, || history()["status"] == "error");
+    let run = history();
+    assert!(run["error"].as_str().unwrap().contains("budget"), "{run}");
+    // Two answers of 40 cents; a third one could cost 50.
+    assert_eq!(run["costUsd"].as_f64().map(|cost| (cost * 10.0).round()), Some(8.0), "{run}");
+    assert_eq!(model.asked(), 2);
+    let body = json!({"task": {"title": "Endless task", "assignee": "agent"}}).to_string();
+    let task = up.ask("POST", "/v1/tasks", &[], body.as_bytes()).json()["task"].clone();
+    let task = task["id"].as_str().unwrap();
+    eventually("the task fails", PATIENCE, || {
+        up.get(&format!("/v1/tasks/{task}")).json()["status"] == "failed"
+    });
+    let failed = up.get(&format!("/v1/tasks/{task}")).json();
+    assert!(failed["lastResult"].as_str().unwrap().contains("budget"), "{failed}");
+    assert_eq!(model.asked(), 4);
+    let shown = world.run(&["cron", "show", "Endless"]).stdout;
+    for option in [
+        "answers to",
+        "delivery",
+        "model",
+        "thinking",
+        "timeout",
+        "catch-up",
+        "overlap",
+        "jitter",
+        "carry",
+        "created by",
+        "allowed by",
+    ] {
+        assert!(shown.contains(option), "{option} in {shown}");
+    }
+    let unknown = world.run(&["cron", "show", "Endlos"]);
+    assert!(unknown.code != 0 && unknown.stderr.contains("did you mean \"Endless\"?"), "{unknown:?}");
+}

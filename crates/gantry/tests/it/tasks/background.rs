@@ -79,6 +79,11 @@ fn s32_task_of_an_autonomous_agent_waits_for_gantry_tasks_confirm() {
     assert_eq!(notices(&up), ["A task waits for your yes: Water the plants"]);
     std::thread::sleep(Duration::from_millis(500));
     assert!(runs(&up, &id).is_empty(), "it does not run before");
+    let refused = world.run(&["tasks", "run", &id]);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert!(refused.stderr.contains(&format!("gantry tasks confirm {id}")), "{refused:?}");
+    let changed = world.run(&["tasks", "confirm", &id, "--seen", "0123456789abcdef"]);
+    assert!(changed.code == 3 && changed.stderr.contains("not what you read"), "{changed:?}");
     let confirmed = world.run(&["tasks", "confirm", &id]);
     assert_eq!(confirmed.code, 0, "{confirmed:?}");
     await_status(&up, &id, "completed");
