@@ -59,7 +59,11 @@ impl SessionKey {
             ("dm", DmScope::PerAccountChannelPeer) => {
                 format!("{channel}:{}:dm:{peer}", word(origin.account, "default"))
             }
-            (kind, _) => format!("{channel}:{}:{peer}", token(kind)),
+            // Ids of groups are unique within an account only.
+            (kind, _) => match word(origin.account, "default").as_str() {
+                "default" => format!("{channel}:{}:{peer}", token(kind)),
+                account => format!("{channel}:{account}:{}:{peer}", token(kind)),
+            },
         };
         SessionKey { key: format!("agent:{agent}:{rest}"), agent }
     }
@@ -145,7 +149,7 @@ mod tests {
             assert_eq!(read, made, "a stored key keeps its meaning");
         }
         let group = SessionKey::of(&Origin { kind: "group", ..origin }, DmScope::Main);
-        assert_eq!(group.key, "agent:main:whatsapp:group:+4912");
+        assert_eq!(group.key, "agent:main:whatsapp:work-1:group:+4912");
     }
 
     #[test]

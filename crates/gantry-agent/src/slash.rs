@@ -61,6 +61,14 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
     })
 }
 
+/// Whether a command, by any of its names, answers a question or widens what is trusted.
+pub fn answers_questions(name: &str) -> bool {
+    ["", " x"].iter().any(|argument| {
+        let parsed = parse(&format!("/{name}{argument}"));
+        matches!(parsed, Some(Ok(Slash::Approve(_) | Slash::Deny(_) | Slash::Always(..) | Slash::Trust(_))))
+    })
+}
+
 /// Parses the arguments of `/always`.
 fn always(words: &str) -> Result<Slash, String> {
     match LastingApproval::parse(words.split_whitespace()) {

@@ -152,6 +152,7 @@ pub(crate) fn restart(
 fn stop(chats: &Chats, id: &str) {
     if let Some(account) = chats.take_account(id) {
         account.stop.cancel();
+        account.adapter.close();
         chats.parts.outbox.remove_channel(id);
     }
 }

@@ -46,6 +46,9 @@ pub(crate) trait Adapter: Send + Sync + 'static {
         let _ = (connection, link);
     }
 
+    /// The account is removed or gets other settings.
+    fn close(&self) {}
+
     /// Answers a request of the provider to `/v1/channels/{channel}/{account}/webhook`. It checks the signature first.
     fn webhook<'a>(
         &'a self,

@@ -39,47 +39,81 @@ pub(crate) async fn by_press(
     }
 }
 
-/// Takes a text in the owner's chat as an answer, if a question is open there and the text answers it. Approvals need a
-/// number or the words of a choice. Returns the sentence to show.
+/// A text of the owner that may answer a question.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Said<'a> {
+    pub(crate) text: &'a str,
+    /// The text of the message that it answers.
+    pub(crate) quoted: Option<&'a str>,
+    /// When it was written, by the provider's clock.
+    pub(crate) at: i64,
+    /// The session of this chat.
+    pub(crate) own_session: &'a str,
+}
+
+/// How far the provider's clock may be behind.
+const SKEW_MS: i64 = 5_000;
+
+/// Takes a text in the owner's chat as an answer. It means the question that it quotes, otherwise the newest one that was
+/// asked here. Approvals need a number or the words of a choice; free text answers only what the chat's own conversation
+/// asks. Returns the sentence to show, or `None` if the text is a message.
 pub(crate) async fn by_text(
     chats: &Chats,
     address: &Address,
-    text: &str,
+    said: Said<'_>,
     by: &str,
 ) -> Result<Option<String>, String> {
     let channel = account_id(&address.channel, &address.account);
     let since = now_ms().saturating_sub(RECENT_MS);
     let asked = chats.parts.database.outbox_questions_of(&channel, &address_json(address), since).await;
-    for message in asked.map_err(|err| err.to_string())? {
-        let Some(question) = message.body.chat.as_ref().and_then(|chat| chat.question.clone()) else {
-            continue;
-        };
-        if !is_open(chats, &question).await {
-            continue;
-        }
-        let number =
-            text.trim_end_matches('.').parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        let chosen = number.and_then(|number| question.choices.get(number));
-        let named = || question.choices.iter().find(|choice| choice.label.eq_ignore_ascii_case(text));
-        let word = || match text.to_lowercase().as_str() {
-            "yes" | "y" => Some(ChatAnswer::Yes),
-            "no" | "n" => Some(ChatAnswer::No),
-            _ => None,
-        };
-        let answer_is = match chosen.or_else(named) {
-            Some(choice) => Some(choice.answer.clone()),
-            None if question.kind == ChatQuestionKind::Asked => {
-                Some(ChatAnswer::Text { text: text.to_owned() })
-            }
-            None => word(),
-        };
-        // Only the newest open question is meant.
-        return match answer_is {
-            Some(given) => answer(chats, &question, &given, by).await.map(Some),
-            None => Ok(None),
-        };
+    let asked = asked.map_err(|err| err.to_string())?;
+    // What was written before a question was asked does not answer it.
+    let mut asked = asked.into_iter().filter(|message| said.at <= 0 || message.created <= said.at + SKEW_MS);
+    let message = match said.quoted {
+        Some(quoted) => asked.find(|message| quotes(&message.body.text, quoted)),
+        None => asked.next(),
+    };
+    let question = message.and_then(|message| message.body.chat.and_then(|chat| chat.question));
+    let Some(question) = question else { return Ok(None) };
+    let given = given(&question, said);
+    if !is_open(chats, &question).await {
+        // A number can only be meant as an answer.
+        let is_answer = !matches!(given, None | Some(ChatAnswer::Text { .. }));
+        let gone =
+            "That question is not open any more. To answer an older one, use its button or reply to it.";
+        return Ok(is_answer.then(|| gone.to_owned()));
     }
-    Ok(None)
+    match given {
+        Some(given) => answer(chats, &question, &given, by).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The answer that a text gives to a question.
+fn given(question: &ChatQuestion, said: Said<'_>) -> Option<ChatAnswer> {
+    let text = said.text;
+    let number = text.trim_end_matches('.').parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    let chosen = number.and_then(|number| question.choices.get(number));
+    let named = || question.choices.iter().find(|choice| choice.label.eq_ignore_ascii_case(text));
+    if let Some(choice) = chosen.or_else(named) {
+        return Some(choice.answer.clone());
+    }
+    match (question.kind, text.to_lowercase().as_str()) {
+        (ChatQuestionKind::Asked, _) => {
+            let is_meant = said.quoted.is_some() || question.session_key == said.own_session;
+            is_meant.then(|| ChatAnswer::Text { text: text.to_owned() })
+        }
+        (_, "yes" | "y") => Some(ChatAnswer::Yes),
+        (_, "no" | "n") => Some(ChatAnswer::No),
+        _ => None,
+    }
+}
+
+/// Whether a quoted text is that of a question, which services show without its marks and may cut.
+fn quotes(question: &str, quoted: &str) -> bool {
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).take(60).collect::<String>();
+    let (question, quoted) = (letters(question), letters(quoted));
+    quoted.len() >= 8 && (question.starts_with(&quoted) || quoted.starts_with(&question))
 }
 
 /// Whether a question still waits for its answer.
@@ -164,4 +198,58 @@ async fn held(chats: &Chats, dedupe: &str, send: bool) -> Result<String, String>
         (_, true) => "It is sent.".to_owned(),
         (_, false) => "It is not sent.".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_protocol::ChatChoice;
+
+    use super::*;
+
+    fn question(kind: ChatQuestionKind) -> ChatQuestion {
+        let choices = vec![
+            ChatChoice { label: "Allow once".to_owned(), answer: ChatAnswer::Yes },
+            ChatChoice { label: "Deny".to_owned(), answer: ChatAnswer::No },
+        ];
+        let choices = if kind == ChatQuestionKind::Asked { Vec::new() } else { choices };
+        let session_key = "agent:main:main".to_owned();
+        ChatQuestion { handle: "h".to_owned(), kind, session_key, question: "q".to_owned(), choices }
+    }
+
+    fn said<'a>(text: &'a str, quoted: Option<&'a str>, own_session: &'a str) -> Said<'a> {
+        Said { text, quoted, at: 0, own_session }
+    }
+
+    #[test]
+    fn approvals_need_a_number_or_a_word() {
+        let asked = question(ChatQuestionKind::Approval);
+        for (text, expected) in [
+            ("1", Some(ChatAnswer::Yes)),
+            ("2.", Some(ChatAnswer::No)),
+            ("allow once", Some(ChatAnswer::Yes)),
+            ("YES", Some(ChatAnswer::Yes)),
+            ("3", None),
+            ("ok, and then?", None),
+        ] {
+            assert_eq!(given(&asked, said(text, None, "agent:main:main")), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn free_text_answers_only_the_chats_own_conversation_or_what_it_quotes() {
+        let asked = question(ChatQuestionKind::Asked);
+        let text = Some(ChatAnswer::Text { text: "4711".to_owned() });
+        assert_eq!(given(&asked, said("4711", None, "agent:main:main")), text);
+        assert_eq!(given(&asked, said("4711", None, "agent:main:irc:dm:bob")), None);
+        assert_eq!(given(&asked, said("4711", Some("Which one?"), "agent:main:irc:dm:bob")), text);
+    }
+
+    #[test]
+    fn a_quote_is_recognised_without_its_marks() {
+        let asked = "**Run on local?**\n\n```\n$ cargo test\n```";
+        assert!(quotes(asked, "Run on local?\n$ cargo test"));
+        assert!(quotes(asked, "Run on local?"));
+        assert!(!quotes(asked, "Shall I order lunch?"));
+        assert!(!quotes(asked, "?"));
+    }
 }

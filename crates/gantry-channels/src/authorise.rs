@@ -1,5 +1,7 @@
 //! The one decision about who may do what in a chat: messages, edits, commands and presses of buttons.
 
+use gantry_agent::answers_questions;
+
 use crate::adapter::Addressed;
 use crate::address::PeerKind;
 use crate::config::{Access, DmPolicy};
@@ -7,8 +9,6 @@ use crate::people::Role;
 
 /// Commands that members may use in a chat of two.
 const MEMBER_COMMANDS: [&str; 3] = ["help", "stop", "new"];
-/// Commands that answer questions. They work in the owner's chat of two only.
-const ANSWERS: [&str; 4] = ["approve", "deny", "always", "trust"];
 
 /// Something that a person did in a chat.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ fn in_a_chat_of_two(access: &Access, act: Act<'_>) -> Decision {
         (Role::Owner | Role::Member, What::Message(_)) => Decision::Run,
         (Role::Owner, What::Press) if act.may_approve => Decision::Press,
         (Role::Owner | Role::Member, What::Press) => Decision::Tell("Only the owner can answer this."),
-        (Role::Owner, What::Command(name)) if ANSWERS.contains(&name) && !act.may_approve => Decision::Tell(
+        (Role::Owner, What::Command(name)) if answers_questions(name) && !act.may_approve => Decision::Tell(
             "Approvals are not possible in this channel. Use another chat, or the gateway's own tools.",
         ),
         (Role::Owner, What::Command(_)) => Decision::Command,
@@ -87,7 +87,7 @@ fn in_a_group(access: &Access, act: Act<'_>) -> Decision {
         What::Press => Decision::Tell("Only the owner can answer this, in a chat of two with the bot."),
         What::Message(Addressed::No) if !group.answer_all => Decision::Ignore,
         What::Message(_) => Decision::Run,
-        What::Command(name) if act.role == Role::Owner && ANSWERS.contains(&name) => {
+        What::Command(name) if act.role == Role::Owner && answers_questions(name) => {
             Decision::Tell("Please answer in our chat of two.")
         }
         What::Command(_) if act.role == Role::Owner => Decision::Command,
@@ -169,7 +169,7 @@ mod tests {
             (Role::Stranger, PeerKind::Group, "open"),
         ] {
             assert_ne!(press(role, kind, chat), Decision::Press, "{role:?} {kind:?}");
-            for name in ANSWERS {
+            for name in ["approve", "yes", "deny", "no", "always", "trust"] {
                 let decision = authorise(&access, act(role, kind, chat, What::Command(name)));
                 assert_ne!(decision, Decision::Command, "{role:?} {kind:?} /{name}");
             }
@@ -177,8 +177,10 @@ mod tests {
         // Senders of mail and webhooks can be forged.
         let mail = Act { may_approve: false, ..act(Role::Owner, PeerKind::Dm, "d", What::Press) };
         assert_ne!(authorise(&access, mail), Decision::Press);
-        let mail = Act { what: What::Command("approve"), ..mail };
-        assert!(matches!(authorise(&access, mail), Decision::Tell(_)));
+        for name in ["approve", "yes", "deny", "no", "always", "trust"] {
+            let mail = Act { what: What::Command(name), ..mail };
+            assert!(matches!(authorise(&access, mail), Decision::Tell(_)), "/{name}");
+        }
     }
 
     #[test]

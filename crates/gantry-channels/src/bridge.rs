@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use gantry_link::Link;
-use gantry_protocol::{BridgeButton, BridgeFile, BridgePeer, BridgeSend, BridgeSent, raw};
+use gantry_protocol::{BridgeButton, BridgeFile, BridgePeer, BridgeSend, BridgeSent, CloseReason, raw};
 use tokio::sync::watch;
 
 use crate::adapter::{
@@ -122,6 +122,13 @@ impl Adapter for Bridge {
             // A bridge keeps the keys of what it has sent.
             ignores_repetitions: true,
             may_approve: true,
+        }
+    }
+
+    /// The program connects again, to the account with its new settings.
+    fn close(&self) {
+        if let Some(link) = self.link() {
+            link.close(CloseReason::Replaced);
         }
     }
 

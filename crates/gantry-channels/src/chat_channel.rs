@@ -141,7 +141,7 @@ impl ChatChannel {
 
     /// Holds back messages of a run that has read untrusted and private content, unless they go to the owner alone. The
     /// owner is asked.
-    fn hold(&self, chats: &Chats, messages: &mut Vec<NewOutboxMessage>) {
+    fn hold(&self, chats: &Chats, messages: &mut Vec<NewOutboxMessage>, whole: &str) {
         let Some(first) = messages.first().cloned() else { return };
         let Ok(address) = serde_json::from_str::<Address>(&first.target) else { return };
         let has = |label: Label| first.body.labels.iter().any(|name| name == label.name());
@@ -157,11 +157,10 @@ impl ChatChannel {
             chat_message(&address, agent, format!("waits:{}", first.dedupe), notice.to_owned(), None);
         waits.body.from = NOTICE.to_owned();
         messages.push(waits);
-        let Some(owner) = chats.owner_conversation(agent) else { return };
+        let Some(owner) = chats.approver_chat(agent) else { return };
         let text = format!(
-            "**Send this answer to {}?** It was written after reading untrusted and private content, and could leak it.\n\n{}",
-            describe(&address),
-            text_of(&first.body.title, &first.body.text)
+            "**Send this answer to {}?** It was written after reading untrusted and private content, and could leak it.\n\n{whole}",
+            chats.people.name_of(&address),
         );
         let mut asks = chat_message(&owner, agent, format!("held:{}", first.dedupe), text, None);
         asks.body.chat.get_or_insert_default().question = Some(ChatQuestion {
@@ -200,9 +199,10 @@ impl OutboxChannel for ChatChannel {
 
     fn prepare(&self, mut message: NewOutboxMessage) -> Vec<NewOutboxMessage> {
         message.body.chat.get_or_insert_default();
+        let whole = text_of(&message.body.title, &message.body.text);
         let mut messages = self.parts(message);
         if let Some(chats) = self.chats.upgrade() {
-            self.hold(&chats, &mut messages);
+            self.hold(&chats, &mut messages, &whole);
         }
         messages
     }
@@ -236,8 +236,10 @@ pub(crate) fn find_target(
     target: &str,
     kind: Option<PeerKind>,
 ) -> Result<Address, String> {
+    // A stored receiver. A thread is a place of its own, so it must be one that the person wrote in.
     if let Ok(address) = serde_json::from_str::<Address>(target)
         && account.may_receive(&chats.people, &address)
+        && (address.thread.is_none() || chats.people.has_written_in(&address))
     {
         return Ok(address);
     }

@@ -33,6 +33,9 @@ pub struct ChannelsParts {
     pub public_url: Option<String>,
 }
 
+/// The most conversations that are remembered.
+const MAX_CONVERSATIONS: usize = 10_000;
+
 pub(crate) struct Chats {
     pub(crate) parts: ChannelsParts,
     pub(crate) people: People,
@@ -193,8 +196,26 @@ impl Chats {
         active.filter(|address| self.people.is_owners(address) && self.account_of(address).is_some())
     }
 
+    /// The owner's chat in which questions can be answered: the last active one if it can, otherwise any other.
+    pub(crate) fn approver_chat(&self, agent: &str) -> Option<Address> {
+        let can_approve = |address: &Address| {
+            self.account_of(address).is_some_and(|account| account.adapter.limits().may_approve)
+        };
+        let active = self.owner_conversation(agent);
+        if let Some(active) = active.clone().filter(can_approve) {
+            return Some(active);
+        }
+        let accounts = self.accounts().into_iter().filter(|account| account.access.agent == agent);
+        let mut chats = accounts.flat_map(|account| self.people.owner_chats(&account.channel, &account.name));
+        chats.find(|chat| can_approve(chat) && self.people.is_owners(chat)).or(active)
+    }
+
     pub(crate) fn note_conversation(&self, session: &str, reply_to: ReplyTo) {
         let mut known = self.conversations.lock().unwrap_or_else(PoisonError::into_inner);
+        // The newest message of a session brings its conversation back.
+        if known.len() >= MAX_CONVERSATIONS && !known.contains_key(session) {
+            known.clear();
+        }
         known.insert(session.to_owned(), reply_to);
     }
 

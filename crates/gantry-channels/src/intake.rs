@@ -10,7 +10,7 @@ use gantry_tool::Label;
 
 use crate::adapter::{Accepted, Inbound, Intake, IntakeError, Press};
 use crate::address::{Address, PeerKind, Person};
-use crate::answers;
+use crate::answers::{self, Said};
 use crate::authorise::{Act, Decision, What, authorise};
 use crate::chat_channel::NOTICE;
 use crate::chats::{Account, AccountState, Chats, ReplyTo, chat_message, now_ms};
@@ -70,9 +70,19 @@ impl AccountIntake {
         };
         let known = Known { inbound: &inbound, role, event };
         self.note_event();
-        if inbound.address.kind == PeerKind::Dm && inbound.text.trim().to_lowercase().starts_with(LINK_PREFIX)
+        if inbound.address.kind == PeerKind::Dm
+            && let Some(code) = link_code(&inbound.text)
         {
-            return self.link(known).await;
+            return self.link(known, &code).await;
+        }
+        if command_name(&inbound.text).is_some() && !inbound.is_forwarded && self.is_stale(&inbound, now_ms())
+        {
+            let text = "This command arrived too late, so nothing was done. Send it again if it still holds.";
+            let is_known = matches!(role, Role::Owner | Role::Member) && inbound.address.kind == PeerKind::Dm;
+            return match is_known {
+                true => self.tell(known, text).await,
+                false => self.record(known, Accepted::Ignored).await,
+            };
         }
         // A forwarded command is somebody else's text.
         let command = command_name(&inbound.text).filter(|_| !inbound.is_forwarded);
@@ -137,16 +147,25 @@ impl AccountIntake {
         self.record(known, Accepted::New).await
     }
 
-    async fn link(&self, known: Known<'_>) -> Result<Accepted, IntakeError> {
+    /// Whether a message is from long ago.
+    fn is_stale(&self, inbound: &Inbound, now: i64) -> bool {
+        let limit = i64::from(self.account.access.stale_minutes) * MINUTE_MS;
+        inbound.at > 0 && now.saturating_sub(inbound.at) > limit
+    }
+
+    async fn link(&self, known: Known<'_>, code: &str) -> Result<Accepted, IntakeError> {
         let inbound = known.inbound;
         // A forged or forwarded code must not make anybody the owner.
         if inbound.person.is_bot || inbound.is_forwarded || inbound.is_edit || !inbound.is_verified {
             return self.record(known, Accepted::Ignored).await;
         }
-        let outcome =
-            self.chats.people.link(&inbound.text, &inbound.address, &inbound.person, now_ms()).await;
+        let outcome = self.chats.people.link(code, &inbound.address, &inbound.person, now_ms()).await;
         let outcome = outcome.map_err(failed)?;
         let text = match outcome {
+            LinkOutcome::Linked if !self.account.adapter.limits().may_approve => {
+                "This account is linked. You are the owner here: write to the agent. Its questions are answered in another chat \
+                 or at the command line, because senders can be forged here."
+            }
             LinkOutcome::Linked => {
                 "This account is linked. You are the owner here: write to the agent, and answer its questions."
             }
@@ -187,11 +206,10 @@ impl AccountIntake {
     fn session(&self, inbound: &Inbound, role: Role) -> Result<SessionKey, SessionError> {
         let access = &self.account.access;
         let sessions = &self.chats.parts.sessions;
-        // Only the owner shares the main conversation.
-        let scope = match (role, sessions.dm_scope()) {
-            (Role::Owner, scope) => scope,
-            (_, DmScope::Main | DmScope::PerPeer) => DmScope::PerChannelPeer,
-            (_, scope) => scope,
+        // Only the owner shares conversations. Ids of people are unique within an account only.
+        let scope = match role {
+            Role::Owner => sessions.dm_scope(),
+            _ => DmScope::PerAccountChannelPeer,
         };
         let peer = match inbound.address.kind {
             PeerKind::Dm => match &inbound.address.thread {
@@ -214,6 +232,22 @@ impl AccountIntake {
     async fn command(&self, known: Known<'_>, name: &str) -> Result<Accepted, IntakeError> {
         let (inbound, role) = (known.inbound, known.role);
         let by = self.by(&inbound.person, role);
+        // `/approve` and `/deny` mean the newest question of this chat, whichever session asks it.
+        let answer = match name {
+            "approve" | "yes" => Some("yes"),
+            "deny" | "no" => Some("no"),
+            _ => None,
+        };
+        if let Some(answer) = answer.filter(|_| inbound.text.split_whitespace().count() == 1) {
+            let own = self.session(inbound, role).map(|key| key.key).unwrap_or_default();
+            let said =
+                Said { text: answer, quoted: inbound.quoted.as_deref(), at: inbound.at, own_session: &own };
+            match answers::by_text(&self.chats, &inbound.address, said, &by).await {
+                Ok(Some(text)) => return self.tell(known, &text).await,
+                Ok(None) => {}
+                Err(err) => return Err(IntakeError(err)),
+            }
+        }
         if name == "help" && role != Role::Owner {
             return self
                 .tell(known, "/help shows this · /stop ends the run · /new resets the conversation")
@@ -253,9 +287,14 @@ impl AccountIntake {
             known.event.last_active = Some(self.last_active(&inbound.address));
             self.chats.note_last_active(&self.account.access.agent, &inbound.address);
         }
-        if is_owners_chat && self.account.adapter.limits().may_approve && !inbound.is_forwarded {
+        let is_stale = self.is_stale(inbound, now);
+        let may_answer = is_owners_chat && self.account.adapter.limits().may_approve;
+        if may_answer && !inbound.is_forwarded && !is_stale {
             let by = self.by(&inbound.person, role);
-            match answers::by_text(&self.chats, &inbound.address, inbound.text.trim(), &by).await {
+            let own = self.session(inbound, role).map(|key| key.key).unwrap_or_default();
+            let quoted = inbound.quoted.as_deref();
+            let said = Said { text: inbound.text.trim(), quoted, at: inbound.at, own_session: &own };
+            match answers::by_text(&self.chats, &inbound.address, said, &by).await {
                 Ok(Some(text)) => return self.tell(known, &text).await,
                 Ok(None) => {}
                 Err(err) => return Err(IntakeError(err)),
@@ -276,8 +315,7 @@ impl AccountIntake {
         let id = format!("{}:{}", self.account.id(), inbound.event_id);
         let id = blake3::hash(id.as_bytes()).to_hex()[..40].to_owned();
         let reply_to = ReplyTo { address: inbound.address.clone(), message_id: inbound.message_id.clone() };
-        let age = now.saturating_sub(inbound.at);
-        if inbound.at > 0 && age > i64::from(self.account.access.stale_minutes) * MINUTE_MS {
+        if is_stale {
             return self.keep_as_context(known, &key, id, text, labels).await;
         }
         self.chats.note_conversation(&key.key, reply_to.clone());
@@ -330,6 +368,12 @@ impl AccountIntake {
     }
 
     async fn take_press(&self, press: Press, cursor: Option<String>) -> Result<String, IntakeError> {
+        if ![&press.event_id, &press.person.id, &press.address.chat].into_iter().all(|id| is_id(id)) {
+            if let Some(cursor) = cursor {
+                self.skip_to(&cursor).await?;
+            }
+            return Ok("This question is not open any more.".to_owned());
+        }
         let database = &self.chats.parts.database;
         let (channel, name) = (&self.account.channel, &self.account.name);
         let event = ChannelEvent {
@@ -397,8 +441,21 @@ impl Intake for AccountIntake {
 
 /// Whether the ids have a form that providers use.
 fn is_plausible(inbound: &Inbound) -> bool {
-    let id = |text: &str| !text.is_empty() && text.len() <= MAX_ID && !text.chars().any(char::is_control);
-    id(&inbound.event_id) && id(&inbound.address.chat) && id(&inbound.person.id)
+    let ids = [&inbound.event_id, &inbound.address.chat, &inbound.person.id];
+    let is_short = |text: &str| text.len() <= MAX_ID && !text.chars().any(char::is_control);
+    ids.into_iter().all(|id| is_id(id))
+        && is_short(&inbound.message_id)
+        && inbound.address.thread.as_deref().is_none_or(is_id)
+}
+
+fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_ID && !text.chars().any(char::is_control)
+}
+
+/// The link code in a text. A mail may have a subject above it.
+fn link_code(text: &str) -> Option<String> {
+    let lines = text.lines().map(|line| line.trim().to_lowercase());
+    lines.take(20).find(|line| line.starts_with(LINK_PREFIX) && !line.contains(char::is_whitespace))
 }
 
 fn cut(text: &mut String) {

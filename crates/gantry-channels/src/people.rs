@@ -31,13 +31,16 @@ pub(crate) struct People {
     database: Database,
     /// By channel, account and id.
     known: RwLock<HashMap<(String, String, String), PersonRow>>,
+    /// The people of each chat of two, by channel, account and chat, with the addresses they wrote at.
+    chats: RwLock<HashMap<(String, String, String), Vec<(String, Address)>>>,
     /// When the newest link code of an account expires, by channel and account.
     links: RwLock<HashMap<(String, String), i64>>,
 }
 
 impl People {
     pub(crate) async fn load(database: Database) -> Result<People, DatabaseError> {
-        let people = People { database, known: RwLock::default(), links: RwLock::default() };
+        let people =
+            People { database, known: RwLock::default(), chats: RwLock::default(), links: RwLock::default() };
         people.reload().await?;
         Ok(people)
     }
@@ -48,8 +51,54 @@ impl People {
             .into_iter()
             .map(|row| ((row.channel.clone(), row.account.clone(), row.id.clone()), row))
             .collect();
+        let mut chats: HashMap<(String, String, String), Vec<(String, Address)>> = HashMap::new();
+        for (channel, account, person, address) in self.database.channel_chats().await? {
+            if let Ok(address) = serde_json::from_str::<Address>(&address) {
+                chats.entry((channel, account, address.chat.clone())).or_default().push((person, address));
+            }
+        }
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        *self.chats.write().unwrap_or_else(PoisonError::into_inner) = chats;
         Ok(())
+    }
+
+    /// The people who wrote in a chat of two.
+    fn people_of(&self, address: &Address) -> Vec<PersonRow> {
+        let key = (address.channel.clone(), address.account.clone(), address.chat.clone());
+        let chats = self.chats.read().unwrap_or_else(PoisonError::into_inner);
+        let mut ids: Vec<String> =
+            chats.get(&key).into_iter().flatten().map(|(person, _)| person.clone()).collect();
+        drop(chats);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let newest = known.values().filter(|row| chat_of(row).is_some_and(|chat| chat.is_same_chat(address)));
+        ids.extend(newest.map(|row| row.id.clone()));
+        ids.sort();
+        ids.dedup();
+        let row = |id: String| known.get(&(address.channel.clone(), address.account.clone(), id)).cloned();
+        ids.into_iter().filter_map(row).collect()
+    }
+
+    /// Whether a known person wrote at exactly this address, its thread included.
+    pub(crate) fn has_written_in(&self, address: &Address) -> bool {
+        let key = (address.channel.clone(), address.account.clone(), address.chat.clone());
+        let chats = self.chats.read().unwrap_or_else(PoisonError::into_inner);
+        address.kind != PeerKind::Dm
+            || chats.get(&key).is_some_and(|known| known.iter().any(|(_, known)| known == address))
+    }
+
+    /// A chat in words: the person of a chat of two, otherwise the place.
+    pub(crate) fn name_of(&self, address: &Address) -> String {
+        let people = if address.kind == PeerKind::Dm { self.people_of(address) } else { Vec::new() };
+        let names: Vec<String> = people
+            .iter()
+            .map(
+                |row| if row.name.is_empty() { row.id.clone() } else { format!("{} ({})", row.name, row.id) },
+            )
+            .collect();
+        match names.is_empty() {
+            true => crate::chat_channel::describe(address),
+            false => format!("{} in {}", names.join(" and "), address.channel),
+        }
     }
 
     fn find(&self, channel: &str, account: &str, id: &str) -> Option<PersonRow> {
@@ -80,9 +129,17 @@ impl People {
     }
 
     fn chat_role(&self, address: &Address) -> Option<PersonRole> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let found = known.values().find(|row| chat_of(row).is_some_and(|chat| chat.is_same_chat(address)));
-        found.map(|row| row.role)
+        let people = self.people_of(address);
+        let is = |row: &PersonRow, role: PersonRole| row.role == role;
+        // A chat in which somebody else wrote is not the owner's alone.
+        match people.as_slice() {
+            [] => None,
+            people if people.iter().all(|row| is(row, PersonRole::Owner)) => Some(PersonRole::Owner),
+            people if people.iter().any(|row| is(row, PersonRole::Owner) || is(row, PersonRole::Member)) => {
+                Some(PersonRole::Member)
+            }
+            people => Some(people[0].role),
+        }
     }
 
     /// The owner's chats of two at an account.
@@ -125,13 +182,18 @@ impl People {
     ) -> Result<(), DatabaseError> {
         let Some(mut row) = self.find(&address.channel, &address.account, &person.id) else { return Ok(()) };
         let chat = (address.kind == PeerKind::Dm).then(|| address_json(address));
+        let name = display_name(&person.name);
+        let is_new_chat = chat.is_some() && !self.has_written_in(address);
         let is_new =
-            (!person.name.is_empty() && row.name != person.name) || (chat.is_some() && chat != row.chat);
+            (!name.is_empty() && row.name != name) || (chat.is_some() && chat != row.chat) || is_new_chat;
         if !is_new {
             return Ok(());
         }
-        if !person.name.is_empty() {
-            row.name.clone_from(&person.name);
+        if !name.is_empty() {
+            row.name = name;
+        }
+        if let Some(address) = &chat {
+            self.database.note_channel_chat(&row, address, now).await?;
         }
         row.chat = chat.or(row.chat);
         self.database.note_channel_person(&row, now).await?;
@@ -154,11 +216,16 @@ impl People {
         })
     }
 
-    /// Admits the stranger with this code.
-    pub(crate) async fn admit(&self, code: &str, now: i64) -> Result<Option<PersonRow>, DatabaseError> {
+    /// Decides about the stranger with this code.
+    pub(crate) async fn decide(
+        &self,
+        code: &str,
+        role: PersonRole,
+        now: i64,
+    ) -> Result<Option<PersonRow>, DatabaseError> {
         let code = code.trim().to_uppercase();
         let Some(person) = self.database.pending_person(&code, now).await? else { return Ok(None) };
-        self.set_role(&person, PersonRole::Member, now).await?;
+        self.set_role(&person, role, now).await?;
         Ok(Some(person))
     }
 
@@ -230,7 +297,7 @@ fn new_row(address: &Address, person: &Person) -> PersonRow {
         channel: address.channel.clone(),
         account: address.account.clone(),
         id: person.id.clone(),
-        name: person.name.chars().filter(|c| !c.is_control()).take(100).collect(),
+        name: display_name(&person.name),
         role: PersonRole::Pending,
         chat: Some(address_json(address)),
         code: None,
@@ -238,6 +305,11 @@ fn new_row(address: &Address, person: &Person) -> PersonRow {
         created: 0,
         updated: 0,
     }
+}
+
+/// A name that is safe to show.
+fn display_name(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 
 /// A random text of the alphabet: 5 bits a character.
@@ -265,6 +337,56 @@ fn hash(code: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    async fn people(folder: &std::path::Path) -> People {
+        let data = gantry_store::DataDir::new(folder.to_owned());
+        data.create().unwrap();
+        People::load(Database::open(&data).await.unwrap()).await.unwrap()
+    }
+
+    fn chat(id: &str) -> Address {
+        let (channel, account) = ("matrix".to_owned(), "default".to_owned());
+        Address { channel, account, kind: PeerKind::Dm, chat: id.to_owned(), thread: None }
+    }
+
+    fn somebody(id: &str) -> Person {
+        Person { id: id.to_owned(), alias: None, name: format!("{id}\u{1b}[2J"), is_bot: false }
+    }
+
+    #[tokio::test]
+    async fn a_chat_that_others_write_in_is_not_the_owners_and_older_chats_still_get_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let people = people(folder.path()).await;
+        let (ann, bob) = (somebody("ann"), somebody("bob"));
+        let (code, _) = people.new_link("matrix", "default", 1).await.unwrap();
+        assert_eq!(people.link(&code, &chat("one"), &ann, 2).await.unwrap(), LinkOutcome::Linked);
+        people.note(&chat("one"), &ann, 3).await.unwrap();
+        people.note(&chat("two"), &ann, 4).await.unwrap();
+        assert!(people.is_owners(&chat("one")) && people.is_owners(&chat("two")), "both are hers");
+        let told = people.request(&chat("three"), &bob, 5).await.unwrap().unwrap();
+        people.decide(&told, PersonRole::Member, 6).await.unwrap().unwrap();
+        people.note(&chat("two"), &bob, 7).await.unwrap();
+        assert!(!people.is_owners(&chat("two")) && people.may_receive(&chat("two")), "bob reads it too");
+        assert_eq!(
+            people.name_of(&chat("three")),
+            "bob[2J (bob) in matrix",
+            "names cannot control a terminal"
+        );
+        assert!(!people.has_written_in(&Address { thread: Some("t".to_owned()), ..chat("one") }));
+    }
+
+    #[tokio::test]
+    async fn wrong_codes_lock_their_sender_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let people = people(folder.path()).await;
+        let (code, _) = people.new_link("matrix", "default", 1).await.unwrap();
+        for _ in 0..5 {
+            let wrong = people.link("gantry-link-no", &chat("x"), &somebody("eve"), 2).await.unwrap();
+            assert_eq!(wrong, LinkOutcome::Wrong);
+        }
+        assert_eq!(people.link(&code, &chat("x"), &somebody("eve"), 3).await.unwrap(), LinkOutcome::Locked);
+        assert_eq!(people.link(&code, &chat("one"), &somebody("ann"), 4).await.unwrap(), LinkOutcome::Linked);
+    }
 
     #[test]
     fn codes_are_random_and_readable() {

@@ -2,6 +2,7 @@
 //!
 //! The journal is the truth: a question is stored in the outbox when its event is heard, and when the gateway starts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gantry_agent::{Question, SessionEvent, SessionKey, Status, UserAsked};
@@ -20,6 +21,8 @@ const BACKGROUND: [&str; 4] = ["cron:", "task:", "pipeline:", "step:"];
 /// Follows the questions of all sessions. Never returns.
 pub(crate) async fn follow(chats: Arc<Chats>) {
     let mut events = chats.parts.sessions.listen_to_all();
+    // The questions that each session has asked since the start, to mark those that end without an answer.
+    let mut open: HashMap<String, Vec<String>> = HashMap::new();
     ask_all(&chats).await;
     loop {
         let data = match events.recv().await {
@@ -31,8 +34,24 @@ pub(crate) async fn follow(chats: Arc<Chats>) {
             Err(RecvError::Closed) => return,
         };
         let done = match &data.event {
-            SessionEvent::Approval { .. } | SessionEvent::Asked { .. } => {
+            SessionEvent::Approval { question, .. } => {
+                open.entry(data.session_key.clone()).or_default().push(question.id.clone());
                 ask(&chats, &data.session_key).await
+            }
+            SessionEvent::Asked { asked, .. } => {
+                open.entry(data.session_key.clone()).or_default().push(asked.id.clone());
+                ask(&chats, &data.session_key).await
+            }
+            SessionEvent::Final { .. } => {
+                open.remove(&data.session_key);
+                Ok(())
+            }
+            SessionEvent::Stopped { .. } | SessionEvent::Error { .. } | SessionEvent::Reset { .. } => {
+                let mut marked = Ok(());
+                for id in open.remove(&data.session_key).unwrap_or_default() {
+                    marked = marked.and(mark(&chats, &id, "Closed without an answer: the run ended").await);
+                }
+                marked
             }
             SessionEvent::ApprovalAnswered { question, answer, by, .. } => {
                 mark(&chats, question, &outcome(answer, by)).await
@@ -94,29 +113,39 @@ struct Place {
     owner: Address,
     /// A chat of others that waits for the owner.
     waiting: Option<ReplyTo>,
+    /// Whose run asks, unless it is the owner's own.
+    asker: Option<String>,
 }
 
 fn place(chats: &Chats, key: &SessionKey, status: &Status) -> Option<Place> {
     let from_chat = status.addressees.iter().rev().find_map(|message| ReplyTo::from_value(&message.reply_to));
     if let Some(reply_to) = from_chat {
         if chats.people.is_owners(&reply_to.address) {
-            return Some(Place { owner: reply_to.address, waiting: None });
+            let can_approve = chats
+                .account_of(&reply_to.address)
+                .is_some_and(|account| account.adapter.limits().may_approve);
+            // A question that cannot be answered here is asked where it can.
+            let elsewhere = (!can_approve).then(|| chats.approver_chat(&key.agent)).flatten();
+            let owner = elsewhere.unwrap_or_else(|| reply_to.address.clone());
+            return Some(Place { owner, waiting: None, asker: None });
         }
-        let owner = chats.owner_conversation(&key.agent)?;
-        return Some(Place { owner, waiting: Some(reply_to) });
+        let owner = chats.approver_chat(&key.agent)?;
+        let asker = Some(chats.people.name_of(&reply_to.address));
+        return Some(Place { owner, waiting: Some(reply_to), asker });
     }
     let is_background = |from: &str| BACKGROUND.iter().any(|prefix| from.starts_with(prefix));
     let by_itself = status.child.as_ref().is_some_and(|child| child.background.is_some())
         || status.addressees.iter().any(|message| is_background(&message.from));
-    let owner = chats.owner_conversation(&key.agent)?;
-    by_itself.then_some(Place { owner, waiting: None })
+    let owner = chats.approver_chat(&key.agent)?;
+    by_itself.then(|| Place { owner, waiting: None, asker: Some(format!("background work ({})", key.key)) })
 }
 
 fn approval(chats: &Chats, place: &Place, key: &SessionKey, question: &Question) -> Vec<NewOutboxMessage> {
     let may_approve =
         chats.account_of(&place.owner).is_some_and(|account| account.adapter.limits().may_approve);
     let text = QuestionText::new(&question.action());
-    let mut markdown = format!("**{}**", escaped(&text.headline));
+    let asker = place.asker.as_ref().map_or(String::new(), |asker| format!("For {}:\n", escaped(asker)));
+    let mut markdown = format!("{asker}**{}**", escaped(&text.headline));
     if !text.body.is_empty() {
         markdown.push_str(&format!("\n\n{}", fenced(&text.body.join("\n"))));
     }
@@ -133,14 +162,19 @@ fn approval(chats: &Chats, place: &Place, key: &SessionKey, question: &Question)
     ];
     choices.extend(question.offers.iter().filter_map(|offer| {
         let number = offer.key.parse().ok()?;
-        Some(ChatChoice { label: format!("Always: {}", offer.label), answer: ChatAnswer::Offer { number } })
+        let mut label = offer.label.clone();
+        if let Some(first) = label.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        Some(ChatChoice { label, answer: ChatAnswer::Offer { number } })
     }));
     let choices = if may_approve { choices } else { Vec::new() };
     messages(chats, place, key, ChatQuestionKind::Approval, &question.id, markdown, choices)
 }
 
 fn user_question(chats: &Chats, place: &Place, key: &SessionKey, asked: &UserAsked) -> Vec<NewOutboxMessage> {
-    let mut markdown = String::new();
+    let mut markdown =
+        place.asker.as_ref().map_or(String::new(), |asker| format!("For {}:\n", escaped(asker)));
     for question in &asked.questions {
         if let Some(heading) = &question.heading {
             markdown.push_str(&format!("{heading}\n\n"));
@@ -160,7 +194,11 @@ fn user_question(chats: &Chats, place: &Place, key: &SessionKey, asked: &UserAsk
     };
     if choices.is_empty() {
         let how = match asked.questions.len() {
+            1 if place.asker.is_some() => "Reply to this message with your answer.".to_owned(),
             1 => "Write your answer here.".to_owned(),
+            count if place.asker.is_some() => {
+                format!("Reply to this message with the {count} answers, one a line.")
+            }
             count => format!("Write the {count} answers here, one a line."),
         };
         markdown.push_str(&format!("\n{how}"));

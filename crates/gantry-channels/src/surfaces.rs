@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::adapter::{Addressed, Inbound, Intake, Press};
 use crate::address::{PeerKind, Person};
-use crate::chats::{Account, account_id, now_ms};
+use crate::chats::{Account, AccountState, account_id, now_ms};
 use crate::domain::RunningChannels;
 use crate::intake::AccountIntake;
 use crate::webhook::{accepted_name, peer_address};
@@ -159,7 +159,16 @@ impl RunningChannels {
     async fn test(&self, id: &str) -> Result<ChannelTest, Refusal> {
         let account = self.account(id)?;
         let id = account.id();
-        Ok(match account.adapter.test().await {
+        let tested = account.adapter.test().await;
+        // What stopped the account is fixed, so it connects again.
+        let is_stopped = matches!(
+            account.status().state,
+            AccountState::NeedsLogin | AccountState::Conflict | AccountState::Refused
+        );
+        if tested.is_ok() && is_stopped {
+            self.restart(&id);
+        }
+        Ok(match tested {
             Ok(info) => ChannelTest {
                 id,
                 ok: true,
@@ -187,11 +196,12 @@ impl RunningChannels {
             Refusal::new(RefusalCode::InvalidInput, message)
                 .with_hint("codes are valid for an hour; `gantry channels people` lists who waits")
         };
-        let admitted = self.chats.people.admit(&params.code, now_ms()).await.map_err(store)?;
-        let mut row = admitted.ok_or_else(unknown)?;
-        row.role = if params.approve { PersonRole::Member } else { PersonRole::Blocked };
+        let role = if params.approve { PersonRole::Member } else { PersonRole::Blocked };
+        let decided = self.chats.people.decide(&params.code, role, now_ms()).await.map_err(store)?;
+        let mut row = decided.ok_or_else(unknown)?;
+        row.role = role;
         if !params.approve {
-            self.chats.people.set_role(&row, PersonRole::Blocked, now_ms()).await.map_err(store)?;
+            // Blocked people get no message.
         } else if let Some(address) = row.chat.as_deref().and_then(|chat| serde_json::from_str(chat).ok()) {
             let account = self.chats.account_of(&address);
             let agent = account.map_or_else(String::new, |account| account.access.agent.clone());

@@ -26,7 +26,7 @@ use crate::signature::{is_signed, sign};
 
 const SIGNATURE: &str = "x-gantry-signature";
 /// How far the clocks of both sides may differ.
-const MAX_SKEW_SECONDS: i64 = 300;
+const MAX_SKEW_SECONDS: u64 = 300;
 /// The longest text of one message.
 const MAX_TEXT: usize = 100_000;
 
@@ -224,7 +224,7 @@ fn signature(key: &str, seconds: i64, body: &[u8]) -> String {
 fn is_genuine(key: &str, given: &str, body: &[u8], now: i64) -> bool {
     let mut parts = given.split(',').filter_map(|part| part.trim().split_once('='));
     let (Some(("t", seconds)), Some(("v1", signed))) = (parts.next(), parts.next()) else { return false };
-    let is_recent = seconds.parse::<i64>().is_ok_and(|at| (now - at).abs() <= MAX_SKEW_SECONDS);
+    let is_recent = seconds.parse::<i64>().is_ok_and(|at| now.abs_diff(at) <= MAX_SKEW_SECONDS);
     is_recent && is_signed(key.as_bytes(), &[seconds.as_bytes(), b".", body], signed)
 }
 

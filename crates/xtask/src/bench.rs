@@ -2,6 +2,7 @@
 
 mod agent;
 mod build;
+mod channels;
 mod corpus;
 mod flow;
 mod gateway;
@@ -100,6 +101,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("gateway", &["gantry-gateway", "--example", "routed"]),
     ("web", &["gantry-net", "--example", "fetch"]),
     ("agent", &["gantry-agent", "--example", "journal"]),
+    ("channels", &["gantry-channels", "--example", "chats"]),
     ("flow", &["gantry-flow", "--example", "outbox_messages"]),
     ("sandbox", &["gantry-process", "--bins"]),
     ("sandbox", &["gantry-process", "--example", "latency"]),
@@ -124,6 +126,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("web-pages", web_pages::run),
     ("mcp", mcp::run),
     ("agent", agent::run),
+    ("channels", channels::run),
     ("flow", flow::run),
     ("sandbox", sandbox::run),
     ("workers", workers::run),

@@ -88,6 +88,16 @@ impl Discord {
         file: Option<(&str, &str, &Bytes)>,
     ) -> SendOutcome {
         let channel = channel_of(&message.address);
+        // A thread is a channel of its own at Discord, so it must belong to the chat that was allowed.
+        if message.address.thread.is_some() {
+            match self.place(channel).await {
+                Ok(place) if place.parent.as_deref() == Some(&message.address.chat) => {}
+                Ok(_) => {
+                    return SendOutcome::Refused("the thread does not belong to this channel".to_owned());
+                }
+                Err(err) => return err.outcome(),
+            }
+        }
         let mut pauses = self.pauses.iter();
         loop {
             let path = ["channels", channel, "messages"];

@@ -8,6 +8,7 @@ use super::Matrix;
 use super::api::{ApiError, Call, CallBody};
 use super::event::{is_id, mxc};
 use crate::adapter::{Content, Outbound, SendOutcome};
+use crate::address::PeerKind;
 use crate::render::{html, plain};
 
 /// The most bytes of a text with its HTML, in JSON. An edit holds them twice, and an event has at most 65,536.
@@ -36,6 +37,12 @@ pub(super) async fn send(matrix: &Matrix, message: &Outbound) -> SendOutcome {
         Ok(found) if found.is_encrypted => {
             return SendOutcome::Refused(
                 "the room is encrypted, which is not supported; use another room".to_owned(),
+            );
+        }
+        Ok(found) if message.address.kind == PeerKind::Dm && !found.is_dm() => {
+            return SendOutcome::Refused(
+                "other people joined the room, so it is not a chat of two any more; write to the agent in another room"
+                    .to_owned(),
             );
         }
         Ok(_) => {}

@@ -56,13 +56,25 @@ CREATE TABLE channel_links (
     expires INTEGER NOT NULL
 ) STRICT;
 
--- Wrong codes of an account's strangers.
+-- Wrong codes of a person.
 CREATE TABLE channel_guesses (
     channel TEXT NOT NULL,
     account TEXT NOT NULL,
+    person TEXT NOT NULL,
     count INTEGER NOT NULL,
     since INTEGER NOT NULL,
-    PRIMARY KEY (channel, account)
+    PRIMARY KEY (channel, account, person)
+) STRICT;
+
+-- Chats of two in which a known person wrote. A person may have several, and a chat may change its people.
+CREATE TABLE channel_chats (
+    channel TEXT NOT NULL,
+    account TEXT NOT NULL,
+    person TEXT NOT NULL,
+    -- The address as JSON.
+    address TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (channel, account, person, address)
 ) STRICT;
 
 -- The owner's last active conversation with an agent: the address as JSON.

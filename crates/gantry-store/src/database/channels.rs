@@ -9,7 +9,9 @@ use crate::database::{Database, DatabaseError, query_error};
 const EVENTS_KEPT_MS: i64 = 30 * 24 * 3600 * 1000;
 /// The most pending requests of one account.
 const MAX_PENDING: i64 = 3;
-/// Wrong codes until an account is locked, and for how long.
+/// The most chats of two of one person.
+const MAX_CHATS: i64 = 50;
+/// Wrong codes until a person is locked, and for how long.
 const MAX_GUESSES: i64 = 5;
 const LOCKED_MS: i64 = 3600 * 1000;
 
@@ -238,6 +240,54 @@ impl Database {
         rows.iter().map(person).collect::<Result<_, _>>().map_err(query_error(DOING))
     }
 
+    /// Notes that a known person wrote in a chat of two. The newest [`MAX_CHATS`] are kept.
+    pub async fn note_channel_chat(
+        &self,
+        person: &PersonRow,
+        address: &str,
+        now: i64,
+    ) -> Result<(), DatabaseError> {
+        const DOING: &str = "note the chat of a person";
+        let failed = query_error(DOING);
+        let mut transaction = self.write(DOING).await?;
+        sqlx::query(
+            "INSERT INTO channel_chats (channel, account, person, address, at) VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT (channel, account, person, address) DO UPDATE SET at = $5",
+        )
+        .bind(&person.channel)
+        .bind(&person.account)
+        .bind(&person.id)
+        .bind(address)
+        .bind(now)
+        .execute(&mut *transaction)
+        .await
+        .map_err(&failed)?;
+        sqlx::query(
+            "DELETE FROM channel_chats WHERE channel = $1 AND account = $2 AND person = $3 AND address NOT IN (
+               SELECT address FROM channel_chats WHERE channel = $1 AND account = $2 AND person = $3
+               ORDER BY at DESC, address LIMIT $4)",
+        )
+        .bind(&person.channel)
+        .bind(&person.account)
+        .bind(&person.id)
+        .bind(MAX_CHATS)
+        .execute(&mut *transaction)
+        .await
+        .map_err(&failed)?;
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// Returns the chats of known people: channel, account, person and address.
+    pub async fn channel_chats(&self) -> Result<Vec<(String, String, String, String)>, DatabaseError> {
+        const DOING: &str = "read the chats of people";
+        sqlx::query_as(
+            "SELECT channel, account, person, address FROM channel_chats ORDER BY at DESC LIMIT 100000",
+        )
+        .fetch_all(&self.readers)
+        .await
+        .map_err(query_error(DOING))
+    }
+
     /// Keeps the name and the chat of a known person up to date.
     pub async fn note_channel_person(&self, person: &PersonRow, now: i64) -> Result<(), DatabaseError> {
         sqlx::query(
@@ -402,10 +452,11 @@ impl Database {
         let failed = query_error(DOING);
         let mut transaction = self.write(DOING).await?;
         let guesses: Option<i64> = sqlx::query_scalar(
-            "SELECT count FROM channel_guesses WHERE channel = $1 AND account = $2 AND since > $3",
+            "SELECT count FROM channel_guesses WHERE channel = $1 AND account = $2 AND person = $3 AND since > $4",
         )
         .bind(&person.channel)
         .bind(&person.account)
+        .bind(&person.id)
         .bind(now.saturating_sub(LOCKED_MS))
         .fetch_optional(&mut *transaction)
         .await
@@ -424,15 +475,19 @@ impl Database {
         .await
         .map_err(&failed)?;
         let outcome = if used.rows_affected() == 0 {
+            sqlx::query("DELETE FROM channel_guesses WHERE since <= $1")
+                .bind(now.saturating_sub(LOCKED_MS))
+                .execute(&mut *transaction)
+                .await
+                .map_err(&failed)?;
             sqlx::query(
-                "INSERT INTO channel_guesses (channel, account, count, since) VALUES ($1, $2, 1, $3)
-                 ON CONFLICT (channel, account) DO UPDATE SET
-                   count = CASE WHEN since > $4 THEN count + 1 ELSE 1 END, since = $3",
+                "INSERT INTO channel_guesses (channel, account, person, count, since) VALUES ($1, $2, $3, 1, $4)
+                 ON CONFLICT (channel, account, person) DO UPDATE SET count = count + 1, since = $4",
             )
             .bind(&person.channel)
             .bind(&person.account)
+            .bind(&person.id)
             .bind(now)
-            .bind(now.saturating_sub(LOCKED_MS))
             .execute(&mut *transaction)
             .await
             .map_err(&failed)?;

@@ -173,10 +173,9 @@ fn show_link(output: &Output, link: &ChannelLink) {
         return output.value(link);
     }
     let bot = if link.bot.is_empty() { format!("the bot of {}", link.id) } else { link.bot.clone() };
-    output.line(&format!("Send this to {bot} in a chat of two, within 10 minutes:\n"));
-    output.line(&format!("  {}\n", output.bold(&link.code)));
-    output
-        .line("Whoever sends it becomes the owner there, and can approve what agents do. Do not forward it.");
+    output.line(&format!("Send this to {bot} in a one-to-one chat, within 10 minutes:"));
+    output.page(&format!("\n  {}\n", output.bold(&link.code)));
+    output.line("Whoever sends it becomes the owner there. Do not forward it.");
 }
 
 fn people(output: &Output, listed: &ChannelPeople) {

@@ -570,7 +570,7 @@ impl<'a> Chat<'a> {
                 None
             }
             SendResult::Command { text, .. } => {
-                self.output.page(&text);
+                text.lines().for_each(|line| self.output.prose(line, 0));
                 None
             }
             SendResult::Accepted { message_id, .. }

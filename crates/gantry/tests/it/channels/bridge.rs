@@ -157,7 +157,7 @@ fn strangers_reach_nothing_until_they_are_admitted() {
     // A member has a session of her own.
     let sessions = world.run(&["sessions", "--json"]).stdout;
     assert!(
-        sessions.contains("agent:main:bridge:dm:eve") && !sessions.contains("agent:main:main"),
+        sessions.contains("agent:main:bridge:lines:dm:eve") && !sessions.contains("agent:main:main"),
         "{sessions}"
     );
     model.check();
@@ -225,5 +225,100 @@ fn groups_answer_when_addressed_and_never_approve() {
     assert_eq!(bridge.presses("p2", "ann", "dm", "d1", "m", send), "It is sent.");
     bridge.message("room", "group answer");
     assert!(!world.workspace().join("notes").exists());
+    model.check();
+}
+
+/// The number of messages that a chat got with this text.
+fn count(bridge: &Bridge, chat: &str, text: &str) -> usize {
+    bridge.texts(chat).iter().filter(|sent| sent.contains(text)).count()
+}
+
+#[test]
+fn old_quoted_and_older_answers_do_not_approve() {
+    let decide = |heard: &Heard| match results(heard) {
+        0 => call("Bash", json!({"command": "echo one >> notes"})),
+        _ => Turn::text("done it"),
+    };
+    let model = Model::deciding(decide);
+    let (world, _up, mut bridge) = start(&model, "autonomy = \"supervised\"");
+    link(&world, &mut bridge);
+    assert_eq!(bridge.says("1", "ann", "dm", "d1", "please write")["status"], "accepted");
+    let asked = bridge.message("d1", "echo one");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let said = |id: &str, text: &str, more: Value| {
+        let mut said = json!({"id": id, "from": {"id": "ann"}, "peer": {"kind": "dm", "id": "d1"}, "text": text, "addressed": true});
+        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "inbound": said })
+    };
+    // Written long ago, before the question, or about something else.
+    let before = now as i64 - 60_000;
+    bridge.give(&said("2", "yes", json!({"at": now as i64 - 3 * 3_600_000})));
+    bridge.give(&said("3", "/approve", json!({"at": now as i64 - 3 * 3_600_000})));
+    bridge.message("d1", "This command arrived too late");
+    bridge.give(&said("4", "yes", json!({"at": before})));
+    bridge.give(&said("5", "yes", json!({"quoted": "Shall I order lunch?"})));
+    bridge.give(&said("6", "/stop", json!({})));
+    bridge.message("d1", "Closed without an answer");
+    bridge.give(&said("7", "1", json!({})));
+    bridge.message("d1", "That question is not open any more");
+    assert!(!world.workspace().join("notes").exists(), "nothing ran");
+    // A reply to the question itself counts.
+    assert_eq!(bridge.says("8", "ann", "dm", "d1", "/new")["status"], "accepted");
+    assert_eq!(bridge.says("9", "ann", "dm", "d1", "please write again")["status"], "accepted");
+    eventually("it is asked again", PATIENCE, || count(&bridge, "d1", "echo one") > 2);
+    bridge.give(&said("10", "yes", json!({"quoted": "Run on local? $ echo one >> notes"})));
+    bridge.message("d1", "done it");
+    assert!(world.workspace().join("notes").exists());
+    drop(asked);
+    model.check();
+}
+
+#[test]
+fn the_owner_sees_the_whole_of_a_held_answer() {
+    let long: String = (0..3_000).map(|number| format!("word{number} ")).collect();
+    let answer = long.clone();
+    let decide = move |heard: &Heard| match results(heard) {
+        0 => call("Bash", json!({"command": "cat secret.txt"})),
+        _ => Turn::text(answer.clone()),
+    };
+    let model = Model::deciding(decide);
+    let (world, _up, mut bridge) = start(&model, "autonomy = \"guided\"");
+    world.write("secret.txt", "private");
+    link(&world, &mut bridge);
+    assert_eq!(bridge.says("g1", "bob", "group", "room", "read it")["status"], "accepted");
+    let held = bridge.message("d1", "Send this answer to");
+    assert!(held["send"]["text"].as_str().unwrap().contains("follows as a file"), "{held}");
+    let file = bridge.wait("the file", |line| {
+        line["send"]["peer"]["id"] == "d1" && line["send"]["file"]["name"] == "question.md"
+    });
+    let shown = decoded(file["send"]["file"]["content"].as_str().unwrap());
+    assert!(shown.contains("word0 ") && shown.contains("word2999"), "the end is missing");
+    assert!(!bridge.texts("room").iter().any(|text| text.contains("word1")), "nothing was sent yet");
+    model.check();
+}
+
+/// Decodes base64 with Python.
+fn decoded(text: &str) -> String {
+    let script = "import base64,sys; sys.stdout.buffer.write(base64.b64decode(sys.stdin.read()))";
+    let mut command = Command::new("python3");
+    let mut child =
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn messages_reach_no_thread_that_nobody_wrote_in_and_changed_settings_reconnect_the_bridge() {
+    let model = Model::deciding(answering);
+    let (world, _up, mut bridge) = start(&model, "");
+    link(&world, &mut bridge);
+    let to =
+        json!({"channel": "bridge", "account": "lines", "kind": "dm", "chat": "d1", "thread": "elsewhere"});
+    let input = json!({"text": "hello", "channel": "bridge", "to": to.to_string()}).to_string();
+    let denied = world.run(&["call", "gsv__Message", &input]);
+    assert!(denied.stdout.contains("may not get messages"), "{denied:?}");
+    let changed = world.run(&["config", "set", "channels.bridge.lines.staleMinutes", "5"]);
+    assert_eq!(changed.code, 0, "{changed:?}");
+    eventually("the bridge is disconnected", PATIENCE, || bridge.child.try_wait().unwrap().is_some());
     model.check();
 }

@@ -92,7 +92,7 @@ fn only_signed_and_recent_requests_count() {
     let odd = r#"{"id": "x"}"#;
     assert_eq!(post(&address(&up), odd, &signature(odd, now())), Some(400));
     eventually("the answer", PATIENCE, || sink.seen().len() > before);
-    let sessions = world.run(&["sessions", "show", "agent:main:webhook:dm:ann", "--json"]).stdout;
+    let sessions = world.run(&["sessions", "show", "agent:main:webhook:default:dm:ann", "--json"]).stdout;
     assert_eq!(sessions.matches("\"kind\":\"message_in\",\"data\"").count(), 1, "{sessions}");
     // Mail and webhooks cannot approve: their senders can be forged.
     let body = message("m2", "ann", "/approve");
@@ -141,7 +141,7 @@ fn kills_lose_and_double_no_message_and_no_answer() {
             up = Gateway::start(&world);
         }
     }
-    let session = "agent:main:webhook:dm:ann";
+    let session = "agent:main:webhook:default:dm:ann";
     eventually("all messages are answered", Duration::from_secs(120), || {
         let status = world.run(&["sessions", "--json"]).json();
         let rows = status["sessions"].as_array().unwrap();
