@@ -352,6 +352,9 @@ async fn file_that_a_call_downloaded_is_untrusted_in_later_conversations() {
     assert_eq!(world.sessions.status(&world.key()).await.unwrap().labels.len(), 0);
     world.ask("open it").await;
     let labels = world.sessions.status(&world.key()).await.unwrap().labels;
-    assert!(labels.iter().any(|label| format!("{label:?}").to_lowercase().contains("untrusted")), "{labels:?}");
+    assert!(
+        labels.iter().any(|label| format!("{label:?}").to_lowercase().contains("untrusted")),
+        "{labels:?}"
+    );
     world.stop().await;
 }
