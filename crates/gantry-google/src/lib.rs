@@ -41,4 +41,4 @@ pub use oauth::SignInError;
 pub use oauth::browser::BrowserSignIn;
 pub use oauth::device::DeviceSignIn;
 pub use scopes::check as check_scope;
-pub use workspace::WorkspaceFiles;
+pub use workspace::{FileFuture, WorkspaceFiles};
