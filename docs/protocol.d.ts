@@ -185,6 +185,7 @@ export type AskedAction =
   | { kind: "web_request"; method: string; url: string; host: string; sent?: string | null; notShown?: number; }
   | { kind: "connection"; host: string; port: number; command?: string | null; }
   | { kind: "message"; to: string; text: string; notShown?: number; }
+  | { kind: "service_change"; service: string; what: string; text?: string; notShown?: number; }
   | { kind: "schedule"; what: string; when: string; text: string; notShown?: number; }
   | { kind: "other"; tool: string; input: unknown; notShown?: number; }
   | { kind: "unknown"; };

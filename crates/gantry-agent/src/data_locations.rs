@@ -119,6 +119,11 @@ impl DataLocations {
         self.runs_commands
     }
 
+    /// Whether the call itself writes files or objects here, without a command.
+    pub(crate) fn stores_here(&self) -> bool {
+        !self.writes.is_empty() && self.machines.is_empty() && !self.runs_commands
+    }
+
     /// Whether the call runs commands on this machine whose changed files are not found.
     pub(crate) fn changes_unknown_files(&self) -> bool {
         self.outside_of.is_some() && !self.watches_changes

@@ -18,6 +18,9 @@ use crate::oauth::{OAuth, SignInError, Tokens};
 use crate::scopes;
 
 pub(crate) mod store;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests read what was stored")]
+mod tests;
 
 use store::{AccountKind, AccountRecord, Store};
 

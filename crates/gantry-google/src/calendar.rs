@@ -5,9 +5,10 @@ use std::sync::Arc;
 use gantry_protocol::AskedAction;
 use gantry_tool::{AskedCall, Call, Crossing, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::declare::{Ctx, Google, declared};
+use crate::questions::unresolved;
 
 mod create_event;
 mod delete_event;
@@ -28,7 +29,7 @@ const WRITE: &[&str] = &["calendar.events", "calendar"];
 /// The most attendees of an event.
 const MAX_ATTENDEES: usize = 200;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Action {
     ListEvents,
@@ -41,7 +42,7 @@ enum Action {
 /// Work with Google Calendar. Times without an offset are local times of the owner. `list_events` shows the next 7 days, or
 /// one event with all details if event_id is given. `create_event` needs summary, start and end, and sends invitations to
 /// attendees. `update_event` needs event_id and updates. `delete_event` needs event_id. `free_busy` shows busy times.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     action: Action,
@@ -83,7 +84,7 @@ struct Input {
 }
 
 /// Fields of an event to change. A field that is left out stays as it is.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Updates {
     summary: Option<String>,
@@ -131,12 +132,13 @@ fn crossings(_: &Call, input: Input) -> Vec<Crossing> {
 
 /// Describes an action that needs a confirmation. An invalid input is shown as it is.
 async fn question(google: Arc<Google>, call: AskedCall, input: Input) -> Option<AskedAction> {
-    match input.action {
-        Action::ListEvents | Action::FreeBusy => None,
+    let described = match input.action {
+        Action::ListEvents | Action::FreeBusy => return None,
         Action::CreateEvent => create_event::question(&google, &input),
         Action::UpdateEvent => update_event::question(&google, &call, &input).await,
         Action::DeleteEvent => delete_event::question(&google, &call, &input).await,
-    }
+    };
+    described.or_else(|| unresolved(SERVICE, &input))
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use gantry_protocol::AskedAction;
 use gantry_tool::{AskedCall, Call, Crossing, Text, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::declare::{Ctx, Google, declared};
+use crate::questions::unresolved;
 
 pub(crate) mod files;
 mod find;
@@ -28,7 +29,7 @@ const CREATE: &[&str] = &["drive.file", "drive"];
 /// Scopes that may move and share files. `drive.file` is enough for files that Gantry created.
 const CHANGE: &[&str] = &["drive", "drive.file"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Action {
     Search,
@@ -40,7 +41,7 @@ enum Action {
     Share,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Role {
     Reader,
@@ -51,7 +52,7 @@ enum Role {
 /// Work with Google Drive. `search` takes words, or a query such as name contains 'plan'. `read` returns the text of a file;
 /// Docs become Markdown, spreadsheets tables. `upload` stores content or a workspace file. `create_doc` makes a Google Doc
 /// from plain text. `list` shows a folder. `move` needs file_id and target_folder_id. `share` needs file_id, email and role.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     action: Action,
@@ -125,12 +126,13 @@ fn crossings(_: &Call, input: Input) -> Vec<Crossing> {
 }
 
 async fn question(google: Arc<Google>, call: AskedCall, input: Input) -> Option<AskedAction> {
-    match input.action {
-        Action::Search | Action::Read | Action::List => None,
+    let described = match input.action {
+        Action::Search | Action::Read | Action::List => return None,
         Action::Upload | Action::CreateDoc => upload::question(&google, &call, &input).await,
         Action::Move => relocate::question(&google, &call, &input).await,
         Action::Share => share::question(&google, &call, &input).await,
-    }
+    };
+    described.or_else(|| unresolved(SERVICE, &input))
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

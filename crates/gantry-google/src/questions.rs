@@ -2,6 +2,8 @@
 
 use gantry_protocol::AskedAction;
 use gantry_tool::on_one_line;
+use serde::Serialize;
+use serde_json::Value;
 
 /// A change at a Google service. `details` are lines of [`field`] and [`quoted`].
 pub(crate) fn change(service: &str, what: String, details: &[String]) -> Option<AskedAction> {
@@ -11,6 +13,16 @@ pub(crate) fn change(service: &str, what: String, details: &[String]) -> Option<
         text: details.join("\n"),
         not_shown: 0,
     })
+}
+
+/// The question about an input that cannot be resolved, such as one with an unknown id: its fields as they are. A question
+/// without a description would offer a grant for every call of the tool.
+pub(crate) fn unresolved(service: &str, input: &impl Serialize) -> Option<AskedAction> {
+    let fields = serde_json::to_value(input).unwrap_or_default();
+    let fields = fields.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let lines: Vec<String> = fields.map(|(name, value)| field(name, &text(value))).collect();
+    change(service, "run a call whose target could not be read".to_owned(), &lines)
 }
 
 /// `name: value` on one line.

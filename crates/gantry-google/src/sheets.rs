@@ -5,13 +5,14 @@ use std::sync::Arc;
 use gantry_protocol::AskedAction;
 use gantry_tool::{AskedCall, Call, Crossing, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::api::{ApiCall, Service};
 use crate::declare::{Ctx, Google, declared};
 use crate::errors::GoogleError;
 use crate::ids::{object_id, required, segment};
+use crate::questions::unresolved;
 
 mod create;
 mod format;
@@ -30,7 +31,7 @@ const WRITE: &[&str] = &["spreadsheets", "drive.file", "drive"];
 /// The longest range in A1 notation.
 const MAX_RANGE: usize = 300;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Action {
     Read,
@@ -44,7 +45,7 @@ enum Action {
 /// Work with Google Sheets. `read` returns a range as a Markdown table (default: the whole first sheet). `write` overwrites a
 /// range with values. `append` adds rows after the data of a sheet. `create` makes a spreadsheet. `list` lists spreadsheets.
 /// `format` applies formatting requests of the Sheets API. Values are stored as they are; formulas need formulas = true.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     action: Action,
@@ -91,11 +92,12 @@ fn crossings(_: &Call, input: Input) -> Vec<Crossing> {
 }
 
 async fn question(google: Arc<Google>, call: AskedCall, input: Input) -> Option<AskedAction> {
-    match input.action {
-        Action::Read | Action::List | Action::Create => None,
+    let described = match input.action {
+        Action::Read | Action::List | Action::Create => return None,
         Action::Write | Action::Append => write::question(&google, &call, &input).await,
         Action::Format => format::question(&google, &call, &input).await,
-    }
+    };
+    described.or_else(|| unresolved(SERVICE, &input))
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -180,8 +180,12 @@ impl Driver {
             }
             entries.push(Entry::CallBegun { call: id, read_only: kind.read_only, polls: kind.polls });
             changes |= !tool.is_some_and(Tool::is_read_only);
-            let (flow, outside) = (loaded.state.flow.clone(), kind.reaches_outside);
-            starting.push(Starting { call: call.clone(), name, limit, places, flow, carried, outside });
+            let (mut stored, outside) = (loaded.state.flow.clone(), kind.reaches_outside);
+            if let Some(tool) = tool.filter(|_| outside && places.stores_here()) {
+                // The files that the call writes contain what it fetches.
+                stored.add(&tool.result_labels(&about), &name);
+            }
+            starting.push(Starting { call: call.clone(), name, limit, places, stored, carried, outside });
         }
         if entries.is_empty() {
             return Ok(false);
@@ -294,9 +298,9 @@ struct Starting {
     /// The highest length of its result, in characters.
     limit: usize,
     places: DataLocations,
-    /// The labels of the run.
-    flow: Flow,
-    /// These labels, and those of what the call itself can read.
+    /// The labels of what the call writes: those of the run, and those of what the call fetches and stores.
+    stored: Flow,
+    /// The labels of the run, and those of what the call itself can read.
     carried: Flow,
     /// The call reaches the network.
     outside: bool,
@@ -332,9 +336,9 @@ impl Asking {
 }
 
 async fn perform(shared: &Shared, mut call: Call, start: Starting) -> CallResult {
-    let Starting { call: pending, name, places, flow, outside, .. } = start;
+    let Starting { call: pending, name, places, stored, outside, .. } = start;
     // Marks are written before the effect: a crash in between leaves one mark too many, never one too few.
-    let new_marks = match mark(shared, &places, &flow).await {
+    let new_marks = match mark(shared, &places, &stored).await {
         Ok(new_marks) => new_marks,
         Err(err) => {
             let message = format!("cannot store the labels of this call: {err}");

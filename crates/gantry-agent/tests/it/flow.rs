@@ -330,3 +330,28 @@ async fn images_in_questions_to_the_user_become_text() {
     assert_eq!(final_text(&settled(&mut events, &message).await), "done");
     world.stop().await;
 }
+
+/// A call that fetches content and stores it itself. No label of the run says so before the call.
+#[tokio::test(flavor = "multi_thread")]
+async fn file_that_a_call_downloaded_is_untrusted_in_later_conversations() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| match results(request).len() {
+        0 => {
+            let asked = crate::world::texts(request).last().cloned().unwrap_or_default();
+            let tool = if asked.contains("download") { "download" } else { "open" };
+            calls(&[("a", tool, json!({"text": "saved.txt"}))])
+        }
+        _ => says("done"),
+    };
+    let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), script).await;
+    world.ask("open it").await;
+    assert_eq!(world.sessions.status(&world.key()).await.unwrap().labels.len(), 0);
+    world.command("/new").await;
+    world.ask("download it").await;
+    world.command("/new").await;
+    assert_eq!(world.sessions.status(&world.key()).await.unwrap().labels.len(), 0);
+    world.ask("open it").await;
+    let labels = world.sessions.status(&world.key()).await.unwrap().labels;
+    assert!(labels.iter().any(|label| format!("{label:?}").to_lowercase().contains("untrusted")), "{labels:?}");
+    world.stop().await;
+}

@@ -12,7 +12,7 @@ use gantry_agent::{
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_store::{DataDir, Database, Journal, Objects};
 use gantry_tool::testing::{MemoryAudit, gate};
-use gantry_tool::{Autonomy, Capability, Ctx, Gate, Label, Text, Tool, ToolError, Toolset, UserQuestion};
+use gantry_tool::{Autonomy, Call, Capability, Ctx, Gate, Label, Text, Tool, ToolError, Toolset, Touch, UserQuestion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -329,6 +329,12 @@ fn tools(folder: &Path) -> Vec<Tool> {
         tool("private").read_only().labels(&[Label::Private]),
         tool("page").read_only().open_world().labels(&[Label::Untrusted]),
         tool("post").open_world(),
+        tool("download").open_world().labels(&[Label::Untrusted]).touches(|call: &Call, input: Input| {
+            vec![Touch::write(call.workspace.join(input.text))]
+        }),
+        tool("open").read_only().touches(|call: &Call, input: Input| {
+            vec![Touch::read(call.workspace.join(input.text))]
+        }),
         Tool::new("big", Toolset::Gantry, &state, big).read_only(),
         Tool::new("ask", Toolset::Gantry, &state, ask).read_only(),
         Tool::new("command", Toolset::Gantry, &state, command)

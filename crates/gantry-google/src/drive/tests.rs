@@ -250,3 +250,13 @@ async fn labelled_run_may_read_and_not_share() {
     let (denied, asked) = bench.as_labelled_agent(NAME, share, Person::Refuses).await;
     assert!(denied.is_err() && asked[0].rule == "flow-labels" && asked[0].reason.contains("eve@example.net"));
 }
+
+#[tokio::test]
+async fn unknown_file_is_asked_about_without_a_grant_for_the_whole_tool() {
+    let bench = bench().await;
+    let input = json!({"action": "share", "file_id": "missing", "email": "eve@example.net"});
+    let (_, asked) = bench.as_agent(NAME, input, Person::Refuses).await;
+    let question = gantry_tool::QuestionText::new(&asked[0].action).whole();
+    assert!(question.starts_with("Google Drive: run a call whose target could not be read?"), "{question}");
+    assert!(question.contains("action: share") && question.contains("email: eve@example.net"), "{question}");
+}

@@ -30,7 +30,10 @@ pub struct DeviceSignIn {
     /// Where the person types it.
     pub verification_url: String,
     pub expires: Duration,
-    interval: Duration,
+    /// The pause between two questions to Google.
+    pub(crate) interval: Duration,
+    /// What `slow_down` adds to it.
+    pub(crate) slower: Duration,
     pub(crate) scopes: Vec<String>,
     /// The wanted scopes that Google does not grant to devices.
     pub left_out: Vec<String>,
@@ -77,6 +80,7 @@ impl DeviceSignIn {
             verification_url: started.verification_url,
             expires: Duration::from_secs(started.expires_in).min(LONGEST),
             interval: Duration::from_secs(started.interval.unwrap_or(5).clamp(1, 60)),
+            slower: SLOWER,
             scopes: accepted,
             left_out,
         })
@@ -101,7 +105,7 @@ impl DeviceSignIn {
                 Ok(tokens) => return Ok((tokens, self.client.id)),
                 Err(err) => match err.code() {
                     Some("authorization_pending") => {}
-                    Some("slow_down") => interval += SLOWER,
+                    Some("slow_down") => interval += self.slower,
                     Some("access_denied") => return Err(SignInError::Denied("access_denied".to_owned())),
                     Some("expired_token") => return Err(SignInError::TimedOut(self.expires)),
                     Some(_) => return Err(err),

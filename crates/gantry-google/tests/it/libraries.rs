@@ -1,6 +1,10 @@
 //! Google's client library for Python and gspread use the server as they use Google.
 
-use gantry_testkit::google::FakeGoogle;
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rsa::{KeyPair, KeySize};
+use aws_lc_rs::signature::KeyPair as _;
+use base64::Engine;
+use gantry_testkit::google::{CLIENT_ID, CLIENT_SECRET, FakeGoogle};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,4 +50,23 @@ async fn invalid_requests_are_rejected() {
     let fake = FakeGoogle::start().await;
     let token = fake.token("ann@example.com", &["calendar.events", "drive.readonly"]);
     crate::judge::run("rejections", &[&fake.url(), &token]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn google_auth_accepts_the_sign_in() {
+    let fake = FakeGoogle::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate(KeySize::Rsa2048).unwrap();
+    let der: Pkcs8V1Der<'_> = key.as_der().unwrap();
+    let der = base64::engine::general_purpose::STANDARD.encode(der.as_ref());
+    let robot = "robot@project.example";
+    let file = json!({
+        "type": "service_account", "client_email": robot, "private_key_id": "k1",
+        "private_key": format!("-----BEGIN PRIVATE KEY-----\n{der}\n-----END PRIVATE KEY-----\n"),
+    });
+    let path = folder.path().join("key.json");
+    std::fs::write(&path, file.to_string()).unwrap();
+    fake.state().oauth.service_keys.insert(robot.to_owned(), key.public_key().as_ref().to_vec());
+    fake.state().oauth.delegations.insert(robot.to_owned(), vec!["ann@example.com".to_owned()]);
+    crate::judge::run("oauth", &[&fake.url(), CLIENT_ID, CLIENT_SECRET, path.to_str().unwrap()]).await;
 }

@@ -251,7 +251,8 @@ fn unknown_hosts_outside_writes_and_foreign_tools_are_asked_at_the_border() {
     let policy = Policy::default();
     let decide = |crossings: &[Crossing]| at_the_border(&policy, Autonomy::Guided, false, crossings);
     let ask = (Decision::Ask, BORDER_RULE.to_owned());
-    for asked in [host("new.example", false), Crossing::Foreign, Crossing::Write("/etc/x".into())] {
+    let change = Crossing::Change { what: "delete an event".into() };
+    for asked in [host("new.example", false), Crossing::Foreign, Crossing::Write("/etc/x".into()), change] {
         assert_eq!(decide(std::slice::from_ref(&asked)), ask, "{asked:?}");
         assert_eq!(at_the_border(&policy, Autonomy::Autonomous, false, &[asked]).0, Decision::Ask);
     }
@@ -270,6 +271,7 @@ fn labelled_run_is_asked_about_every_crossing() {
         host("new.example", false),
         Crossing::Network,
         Crossing::Foreign,
+        Crossing::Change { what: "delete an event".into() },
         Crossing::Write("/etc/x".into()),
     ];
     for autonomy in [Autonomy::Supervised, Autonomy::Guided, Autonomy::Autonomous] {

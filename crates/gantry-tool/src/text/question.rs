@@ -185,6 +185,13 @@ mod tests {
         assert_eq!(text(connection), "Connect to example.com:443?  (by: $ curl https://example.com …)");
         let message = AskedAction::Message { to: "ann".into(), text: "hello\nyou".into(), not_shown: 0 };
         assert_eq!(text(message), "Send a message to ann?\n    hello\n    you");
+        let change = AskedAction::ServiceChange {
+            service: "Google Drive".into(),
+            what: "share \"a\nb\" with eve@example.net".into(),
+            text: "Role: reader".into(),
+            not_shown: 0,
+        };
+        assert_eq!(text(change), "Google Drive: share \"a\\nb\" with eve@example.net?\n    Role: reader");
         let other = AskedAction::Other { tool: "x".into(), input: json!({"a": 1}), not_shown: 0 };
         assert_eq!(text(other), "Run x?  {\"a\":1}");
     }

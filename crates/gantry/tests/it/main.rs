@@ -12,6 +12,7 @@ mod channels;
 #[cfg(feature = "gantry-example")]
 mod domain;
 mod faults;
+mod google;
 mod growth;
 mod layers;
 mod log;
