@@ -5,6 +5,7 @@ mod build;
 mod corpus;
 mod flow;
 mod gateway;
+mod google;
 mod mcp;
 mod measure;
 mod pipelines;
@@ -100,6 +101,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("web", &["gantry-net", "--example", "fetch"]),
     ("agent", &["gantry-agent", "--example", "journal"]),
     ("flow", &["gantry-flow", "--example", "outbox_messages"]),
+    ("google", &["gantry-google", "--features", "testing", "--example", "mails"]),
     ("sandbox", &["gantry-process", "--bins"]),
     ("sandbox", &["gantry-process", "--example", "latency"]),
     ("sandbox", &["gantry-files", "--example", "changed"]),
@@ -124,6 +126,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("mcp", mcp::run),
     ("agent", agent::run),
     ("flow", flow::run),
+    ("google", google::run),
     ("sandbox", sandbox::run),
     ("workers", workers::run),
     ("pipelines", pipelines::run),

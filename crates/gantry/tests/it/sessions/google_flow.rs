@@ -32,7 +32,8 @@ fn next_step(heard: &Heard) -> Turn {
     let messages = heard.body["messages"].as_array().unwrap();
     let steps = messages.iter().find_map(|message| {
         let text = message["content"].as_str().filter(|_| message["role"] == "user")?;
-        serde_json::from_str::<Vec<(String, Value)>>(&text[text.find("[[")?..=text.rfind("]]")?]).ok()
+        let steps = text.get(text.find("[[")?..text.rfind("]]")? + 2)?;
+        serde_json::from_str::<Vec<(String, Value)>>(steps).ok()
     });
     match steps.expect("the message has steps").into_iter().nth(results(heard)) {
         Some((tool, input)) => call(&tool, input),
