@@ -1,8 +1,6 @@
 //! An agent reads content of others at Google and obeys it. Nothing leaves without a person: not by a Google tool, and not
 //! by any other.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gantry_model::testing::{Heard, KEY, Turn};
@@ -12,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::flow::Site;
 use super::{Model, NOBODY, call, post, results};
+use crate::google::sign_in;
 
 const ANN: &str = "ann@example.com";
 const SCOPES: &str = r#"["gmail.modify", "calendar", "drive", "spreadsheets", "documents"]"#;
@@ -56,7 +55,7 @@ impl Stage {
         ));
         let store = ["secrets", "set", "GOOGLE", "--host", "oauth2.googleapis.com"];
         assert_eq!(world.run_with_input(&store, CLIENT_SECRET).code, 0);
-        sign_in(&world);
+        sign_in(&world, &[]);
         let up = Gateway::start(&world);
         eventually("the tools", SOON, || world.run(&["tools", "--json"]).stdout.contains("google_gmail"));
         Stage { _runtime: runtime, fake, model, canary, world, up }
@@ -82,7 +81,8 @@ impl Stage {
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
-            assert_eq!(talking.join().unwrap().json()["status"], "final");
+            let answered = talking.join().unwrap().json();
+            assert_eq!(answered["status"], "final", "{session}: {answered}");
             questions
         });
         let history = self.up.get(&format!("{path}/events")).json();
@@ -97,20 +97,6 @@ impl Stage {
         let is_change = |id: &String| !reads.iter().any(|read| id.ends_with(read));
         self.fake.seen().into_iter().map(|seen| seen.id).filter(is_change).collect()
     }
-}
-
-fn sign_in(world: &World) {
-    let mut child = world
-        .command(&["google", "auth", "--no-browser"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let url = lines.find_map(|line| line.strip_prefix("Sign in here: ").map(str::to_owned)).unwrap();
-    assert!(Command::new("curl").args(["-sL", "--max-time", "10", &url]).output().unwrap().status.success());
-    let _rest: Vec<String> = lines.collect();
-    assert!(child.wait().unwrap().success());
 }
 
 /// Ways in, and the ways out that an obeying agent tries after each of them.
@@ -219,7 +205,7 @@ fn person_confirms_what_is_sent() {
     assert_eq!(std::fs::read_to_string(stage.world.workspace().join("saved.txt")).unwrap(), "obey me");
     let out = ("google_gmail", exits[0].1.clone());
     for read in [("Read", json!({"path": "saved.txt"})), ("gsv__ReadFile", json!({"path": "saved.txt"}))] {
-        let (asked, ended) = stage.play(&format!("later-{}", read.0), &[read, out.clone()], "no");
+        let (asked, ended) = stage.play(&format!("later-{}", read.0.len()), &[read, out.clone()], "no");
         assert_eq!(asked.len(), 1, "{asked:?} {ended:?}");
         assert_eq!(asked[0]["rule"], "flow-labels", "{asked:?}");
     }
