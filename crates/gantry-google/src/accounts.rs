@@ -151,11 +151,6 @@ impl Accounts {
         }
     }
 
-    /// Returns the short names of the scopes that an account granted.
-    pub(crate) fn granted(&self, account: Option<&str>) -> Result<Vec<String>, GoogleError> {
-        self.record(account).map(|record| record.scopes)
-    }
-
     /// Returns a token of an account that granted one of the scopes.
     pub(crate) async fn token(
         &self,

@@ -283,7 +283,7 @@ impl Api {
                 was_renewed = true;
                 continue;
             }
-            let pause = failed.pause.unwrap_or(FIRST_PAUSE * 2_u32.pow(attempt - 1));
+            let pause = failed.pause.unwrap_or_else(|| jittered(FIRST_PAUSE * 2_u32.pow(attempt - 1)));
             let has_time = pause <= LONGEST_PAUSE && Instant::now() + pause < deadline;
             if !failed.may_repeat || attempt == MAX_ATTEMPTS || !has_time {
                 return Err(failed.err);
@@ -399,6 +399,12 @@ impl FailedAttempt {
         };
         FailedAttempt { err, may_repeat: !is_refused && (never_left || is_safe), pause: None }
     }
+}
+
+/// Up to a quarter more, so that many callers do not come back at the same time.
+fn jittered(pause: Duration) -> Duration {
+    let random = u32::from(uuid::Uuid::new_v4().as_bytes()[0]);
+    pause + pause * random / 1024
 }
 
 /// The pause of a `Retry-After` header in seconds.

@@ -99,7 +99,7 @@ impl Domain for GoogleDomain {
     }
 
     fn doctor(&self) -> BoxFuture<'_, Vec<Finding>> {
-        Box::pin(async move { findings(self.accounts()) })
+        Box::pin(async move { self.accounts().findings() })
     }
 }
 
@@ -114,45 +114,49 @@ fn offer(google: &Arc<Google>, handle: &ToolsHandle, is_offered: &mut bool) {
     *is_offered = wanted;
 }
 
-fn findings(accounts: &Accounts) -> Vec<Finding> {
-    let finding = |level: FindingLevel, message: String, fix: Option<&str>| Finding {
-        level,
-        message,
-        fix: fix.map(str::to_owned),
-    };
-    let credentials = accounts.credentials();
-    let problems = credentials.problems.iter().map(String::as_str).chain(accounts.service_problem());
-    let mut findings: Vec<Finding> = problems
-        .map(|problem| {
-            finding(
-                FindingLevel::Error,
-                format!("Google: {problem}"),
-                Some("fix [google] in gantry.toml or the GOOGLE_ variables"),
-            )
-        })
-        .collect();
-    if !credentials.is_configured() {
-        return findings;
-    }
-    match accounts.list() {
-        Err(err) => findings.push(finding(FindingLevel::Error, format!("Google: {err}"), None)),
-        Ok(list) if list.is_empty() => findings.push(finding(
-            FindingLevel::Warning,
-            "Google is configured and nobody is signed in, so its tools are not offered".to_owned(),
-            Some("run `gantry google auth`"),
-        )),
-        Ok(list) => findings.extend(list.into_iter().map(|account| match account.ended {
-            None => finding(
-                FindingLevel::Ok,
-                format!("Google: {} is signed in ({})", account.email, account.scopes.join(", ")),
-                None,
-            ),
-            Some(reason) => finding(
+impl Accounts {
+    /// What `gantry doctor` reports.
+    pub fn findings(&self) -> Vec<Finding> {
+        let accounts = self;
+        let finding = |level: FindingLevel, message: String, fix: Option<&str>| Finding {
+            level,
+            message,
+            fix: fix.map(str::to_owned),
+        };
+        let credentials = accounts.credentials();
+        let problems = credentials.problems.iter().map(String::as_str).chain(accounts.service_problem());
+        let mut findings: Vec<Finding> = problems
+            .map(|problem| {
+                finding(
+                    FindingLevel::Error,
+                    format!("Google: {problem}"),
+                    Some("fix [google] in gantry.toml or the GOOGLE_ variables"),
+                )
+            })
+            .collect();
+        if !credentials.is_configured() {
+            return findings;
+        }
+        match accounts.list() {
+            Err(err) => findings.push(finding(FindingLevel::Error, format!("Google: {err}"), None)),
+            Ok(list) if list.is_empty() => findings.push(finding(
                 FindingLevel::Warning,
-                format!("Google ended the sign-in of {}: {reason}", account.email),
-                Some("run `gantry google auth`; publish the application to avoid the end after 7 days"),
-            ),
-        })),
+                "Google is configured and nobody is signed in, so its tools are not offered".to_owned(),
+                Some("run `gantry google auth`"),
+            )),
+            Ok(list) => findings.extend(list.into_iter().map(|account| match account.ended {
+                None => finding(
+                    FindingLevel::Ok,
+                    format!("Google: {} is signed in ({})", account.email, account.scopes.join(", ")),
+                    None,
+                ),
+                Some(reason) => finding(
+                    FindingLevel::Warning,
+                    format!("Google ended the sign-in of {}: {reason}", account.email),
+                    Some("run `gantry google auth`; publish the application to avoid the end after 7 days"),
+                ),
+            })),
+        }
+        findings
     }
-    findings
 }

@@ -125,6 +125,9 @@ fn rejected_hint(service: Service, status: u16, reason: &str, is_rate_limit: boo
                 service.api_name()
             ));
         }
+        (_, "forbiddenForServiceAccounts") => {
+            "a service account cannot invite people without domain-wide delegation; set google.serviceAccountUser"
+        }
         (_, "domainPolicy") => "the administrator of the Workspace domain blocks this application",
         (_, "storageQuotaExceeded" | "quotaExceeded" | "dailyLimitExceeded") if !is_rate_limit => {
             "the account's quota is used up; free some storage or wait until it resets"

@@ -383,8 +383,10 @@ pub(super) fn answer(
     path: &str,
     query: &[(String, String)],
 ) -> Option<Answer> {
-    let form =
-        || url::form_urlencoded::parse(&request.body).into_owned().collect::<BTreeMap<String, String>>();
+    let form = || {
+        let form = url::form_urlencoded::parse(&request.body).into_owned();
+        basic_client(request).into_iter().chain(form).collect::<BTreeMap<String, String>>()
+    };
     Some(match (request.method.as_str(), path) {
         ("GET", "/o/oauth2/v2/auth") => oauth.consent_page(query),
         ("POST", "/device/code") => oauth.device_code(&form()),
@@ -392,4 +394,13 @@ pub(super) fn answer(
         ("POST", "/revoke") => oauth.revoke(&form()),
         _ => return None,
     })
+}
+
+/// A client may send its id and secret in a header instead of the form.
+fn basic_client(request: &Request) -> Vec<(String, String)> {
+    let packed = request.header("authorization").and_then(|value| value.strip_prefix("Basic "));
+    let plain = packed.and_then(|packed| base64::engine::general_purpose::STANDARD.decode(packed).ok());
+    let plain = plain.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    let Some((id, secret)) = plain.split_once(':') else { return Vec::new() };
+    vec![("client_id".to_owned(), id.to_owned()), ("client_secret".to_owned(), secret.to_owned())]
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use gantry_domain::{Finding, FindingLevel};
 use gantry_tool::ToolScope;
 use gantry_toolsets::SearchProvider;
 use serde_json::json;
@@ -11,6 +12,7 @@ use crate::agent_shells_summary::agent_shells_summary;
 use crate::commands::policy::check::dead_rules;
 use crate::environment::Environment;
 use crate::exit::Exit;
+use crate::google;
 use crate::local::{Local, processes, web};
 use crate::output::Output;
 
@@ -43,6 +45,7 @@ pub(crate) fn run(environment: Environment, output: &Output) -> Result<Exit> {
     checks.extend([sandbox(), isolation(&environment)]);
     checks.extend(storage::check(&environment));
     checks.extend([secrets(&environment), disk(&environment), keeper(&environment), shell(&environment)]);
+    checks.extend(google(&environment));
     checks.extend(gateway::checks(&environment, output));
     checks.extend(models::checks(&environment, output));
     match Local::open(environment) {
@@ -131,6 +134,25 @@ fn secrets(environment: &Environment) -> Check {
             text: format!("{err}; web tools are disabled until you fix or remove the file"),
         },
     }
+}
+
+/// Checks the credentials and accounts of Google, if there are any.
+fn google(environment: &Environment) -> Vec<Check> {
+    let accounts = environment.layers.load().map_err(anyhow::Error::from);
+    let Ok(accounts) = accounts.and_then(|config| google::accounts(environment, &config)) else {
+        // An invalid configuration has a check of its own.
+        return Vec::new();
+    };
+    let shown = |finding: Finding| Check {
+        name: "google",
+        health: match finding.level {
+            FindingLevel::Ok => Health::Good,
+            FindingLevel::Warning => Health::Warning,
+            FindingLevel::Error => Health::Bad,
+        },
+        text: finding.fix.map_or(finding.message.clone(), |fix| format!("{}; {fix}", finding.message)),
+    };
+    accounts.findings().into_iter().map(shown).collect()
 }
 
 fn disk(environment: &Environment) -> Check {

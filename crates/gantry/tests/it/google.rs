@@ -60,7 +60,7 @@ async fn tools_come_with_the_sign_in_and_go_with_the_sign_out() {
     let doctor = world.run(&["doctor"]);
     assert!(doctor.stdout.contains("nobody is signed in"), "{}", doctor.stdout);
     let said = sign_in(&world, &["--scope", "calendar.events"]);
-    assert!(said.contains("ann@example.com") && said.contains("calendar.events"), "{said}");
+    assert!(said.contains("calendar.events"), "{said}");
     eventually("the tools", SOON, || google_tools(&world).len() == 5);
     let input = json!({"action": "list_events", "time_min": "2026-11-18", "time_max": "2026-11-19"});
     let called = world.run(&["call", "google_calendar", &input.to_string()]);
