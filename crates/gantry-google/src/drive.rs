@@ -16,6 +16,7 @@ mod read;
 mod relocate;
 mod share;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests read and write workspace files")]
 mod tests;
 mod upload;
 

@@ -119,8 +119,7 @@ async fn requests_stay_on_googles_hosts_and_within_the_agents_policy() {
     let closed: Reachable = Arc::new(|_| NetworkPolicy::DenyAll);
     let root = Url::parse(&bench.fake.url()).ok();
     let own = google_client(&ClientOptions::default(), root.as_ref());
-    let call =
-        gantry_tool::Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Cli, "/".into());
+    let call = Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Cli, "/".into());
     let request = || ApiCall::get(Service::Calendar, "/calendars/primary/events", &["calendar.readonly"]);
     let denied =
         Api::new(bench.accounts.clone(), own, root, closed).call(&call, None, request()).await.unwrap_err();
@@ -147,8 +146,7 @@ async fn requests_stay_on_googles_hosts_and_within_the_agents_policy() {
 async fn cancelled_call_ends_at_once() {
     let bench = bench().await;
     bench.fake.fail(LIST, reject(429, "rateLimitExceeded", Some("20")));
-    let call =
-        gantry_tool::Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Cli, "/".into());
+    let call = Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Cli, "/".into());
     let cancel = call.cancel.clone();
     let started = Instant::now();
     let calling = gantry_tool::testing::call_as(&bench.gate, call, "google_calendar", list());

@@ -206,7 +206,7 @@ async fn move_checks_the_folder_and_keeps_one_parent() {
     let (question, result) = bench.confirmed(NAME, input.clone(), "drive.files.update").await;
     assert!(question.starts_with("Google Drive: move \"a.txt\" to \"Archive\"?"), "{question}");
     assert!(result.contains("was moved"), "{result}");
-    assert_eq!(bench.fake.state().drive.files[&file].parents, [folder.clone()]);
+    assert_eq!(bench.fake.state().drive.files[&file].parents, std::slice::from_ref(&folder));
     let again = bench.call(NAME, input).await.unwrap();
     assert!(again.contains("in this folder already"), "{again}");
     let wrong = json!({"action": "move", "file_id": folder, "target_folder_id": file});

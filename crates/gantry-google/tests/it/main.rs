@@ -1,5 +1,10 @@
 //! Google's own client libraries judge the server that the tests use in place of Google.
-#![allow(clippy::disallowed_methods, reason = "tests start programs and open files")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests start programs, open files and panic"
+)]
 
 mod judge;
 mod libraries;
