@@ -1,5 +1,5 @@
 //! Builds and reads messages with attachments, so that a benchmark can measure a whole program: `mails COUNT`.
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a program of its own, not the library")]
+#![expect(clippy::print_stdout, reason = "a program of its own, not the library")]
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000);
