@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gantry_protocol::AskedAction;
 use gantry_tool::{
-    AskedCall, Call, Crossing, DataAccess, Effect, Label, Text, Tool, ToolError, Toolset, Touch, on_one_line,
+    AskedCall, Call, Crossing, DataAccess, Effect, Text, Tool, ToolError, Toolset, Touch, on_one_line,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -127,8 +127,6 @@ pub(crate) fn tool(google: &Arc<Google>) -> Tool {
     let (asked, files) = (gmail.clone(), google.files.clone());
     declared(Tool::new(NAME, Toolset::Assistant, &gmail, run))
         .effects(&[Effect::ReachesNetwork, Effect::SendsMessages, Effect::WritesFiles])
-        // `run` adds `untrusted` to results that contain text of others.
-        .labels(&[Label::Private])
         .crosses(crossings)
         .asks_as(move |call: AskedCall, input: Input| question(asked.clone(), call, input))
         .touches(move |call, input: Files| {
@@ -177,9 +175,6 @@ async fn question(gmail: Arc<Gmail>, asked: AskedCall, input: Input) -> Option<A
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
-    if !matches!(input.action, Action::Send | Action::Archive | Action::MarkRead) {
-        ctx.call.findings.add(Label::Untrusted);
-    }
     match input.action {
         Action::Search => search::run(&ctx, &input).await,
         Action::Read => read::run(&ctx, &input).await,

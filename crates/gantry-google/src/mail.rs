@@ -9,6 +9,8 @@
 //! | `reply` | recipients, subject and references of an answer |
 
 mod address;
+#[cfg(feature = "testing")]
+mod benchmark;
 mod compose;
 mod headers;
 mod part;
@@ -16,6 +18,9 @@ mod raw;
 mod reply;
 #[cfg(test)]
 mod round_trip_tests;
+
+#[cfg(feature = "testing")]
+pub use benchmark::build_and_read_mails;
 
 pub(crate) use address::{Mailbox, is_address};
 pub(crate) use compose::{Attached, Built, Letter, MAX_MESSAGE_BYTES};

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use gantry_net::{Client, ClientOptions, HostPattern, NetworkPolicy, Request, Url};
 use gantry_store::{DataDir, Secrets};
 use gantry_testkit::google::{CLIENT_ID, CLIENT_SECRET, DEVICE_CLIENT_ID, DEVICE_CLIENT_SECRET, FakeGoogle};
@@ -20,7 +19,7 @@ use crate::accounts::Accounts;
 use crate::api::{Api, google_client};
 use crate::credentials::{Credentials, OAuthClient};
 use crate::declare::Google;
-use crate::workspace::WorkspaceFiles;
+use crate::workspace::{FileFuture, WorkspaceFiles};
 
 pub(crate) const ANN: &str = "ann@example.com";
 /// A secret that is stored, so no message may contain it.
@@ -68,21 +67,11 @@ impl WorkspaceFiles for TestFiles {
         std::io::Write::write_all(&mut file, content).map_err(failed)
     }
 
-    fn read_stored<'a>(
-        &'a self,
-        call: &'a Call,
-        path: &'a str,
-        max: u64,
-    ) -> BoxFuture<'a, Result<Vec<u8>, ToolError>> {
+    fn read_stored<'a>(&'a self, call: &'a Call, path: &'a str, max: u64) -> FileFuture<'a, Vec<u8>> {
         Box::pin(async move { self.read(call, &format!("{STORAGE}/{path}"), max) })
     }
 
-    fn create_stored<'a>(
-        &'a self,
-        call: &'a Call,
-        path: &'a str,
-        content: Vec<u8>,
-    ) -> BoxFuture<'a, Result<(), ToolError>> {
+    fn create_stored<'a>(&'a self, call: &'a Call, path: &'a str, content: Vec<u8>) -> FileFuture<'a, ()> {
         Box::pin(async move {
             let place = format!("{STORAGE}/{path}");
             std::fs::create_dir_all(self.0.join(&place).parent().unwrap()).unwrap();

@@ -2,9 +2,11 @@
 //! that all file tools use, so closed and sensitive paths stay closed.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 
-use futures_util::future::BoxFuture;
 use gantry_tool::{Call, ToolError};
+
+pub type FileFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
 
 /// Reads and writes files of a caller's workspace. `read` and `create` block; call them off the async threads.
 pub trait WorkspaceFiles: Send + Sync + 'static {
@@ -18,18 +20,8 @@ pub trait WorkspaceFiles: Send + Sync + 'static {
     fn create(&self, call: &Call, path: &str, content: &[u8]) -> Result<(), ToolError>;
 
     /// Reads a whole file of the calling agent's storage.
-    fn read_stored<'a>(
-        &'a self,
-        call: &'a Call,
-        path: &'a str,
-        max: u64,
-    ) -> BoxFuture<'a, Result<Vec<u8>, ToolError>>;
+    fn read_stored<'a>(&'a self, call: &'a Call, path: &'a str, max: u64) -> FileFuture<'a, Vec<u8>>;
 
     /// Writes a new file to the calling agent's storage. An existing file is an error.
-    fn create_stored<'a>(
-        &'a self,
-        call: &'a Call,
-        path: &'a str,
-        content: Vec<u8>,
-    ) -> BoxFuture<'a, Result<(), ToolError>>;
+    fn create_stored<'a>(&'a self, call: &'a Call, path: &'a str, content: Vec<u8>) -> FileFuture<'a, ()>;
 }

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use futures_util::future::BoxFuture;
 use gantry_google::{
-    Accounts, Credentials, GoogleConfig, GoogleParts, OAuthClient, WorkspaceFiles, google_client,
+    Accounts, Credentials, FileFuture, GoogleConfig, GoogleParts, OAuthClient, WorkspaceFiles, google_client,
 };
 use gantry_net::Url;
 use gantry_tool::{Call, Masker, ToolError};
@@ -127,21 +126,11 @@ impl WorkspaceFiles for CallerFiles {
         self.machine.create_workspace_file(call, path, content)
     }
 
-    fn read_stored<'a>(
-        &'a self,
-        call: &'a Call,
-        path: &'a str,
-        max: u64,
-    ) -> BoxFuture<'a, Result<Vec<u8>, ToolError>> {
+    fn read_stored<'a>(&'a self, call: &'a Call, path: &'a str, max: u64) -> FileFuture<'a, Vec<u8>> {
         Box::pin(self.native.read_stored_file(call, path, max))
     }
 
-    fn create_stored<'a>(
-        &'a self,
-        call: &'a Call,
-        path: &'a str,
-        content: Vec<u8>,
-    ) -> BoxFuture<'a, Result<(), ToolError>> {
+    fn create_stored<'a>(&'a self, call: &'a Call, path: &'a str, content: Vec<u8>) -> FileFuture<'a, ()> {
         Box::pin(self.native.create_stored_file(call, path, content))
     }
 }

@@ -6,6 +6,7 @@ mod channels;
 mod corpus;
 mod flow;
 mod gateway;
+mod google;
 mod mcp;
 mod measure;
 mod pipelines;
@@ -103,6 +104,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("agent", &["gantry-agent", "--example", "journal"]),
     ("channels", &["gantry-channels", "--example", "chats"]),
     ("flow", &["gantry-flow", "--example", "outbox_messages"]),
+    ("google", &["gantry-google", "--features", "testing", "--example", "mails"]),
     ("sandbox", &["gantry-process", "--bins"]),
     ("sandbox", &["gantry-process", "--example", "latency"]),
     ("sandbox", &["gantry-files", "--example", "changed"]),
@@ -128,6 +130,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("agent", agent::run),
     ("channels", channels::run),
     ("flow", flow::run),
+    ("google", google::run),
     ("sandbox", sandbox::run),
     ("workers", workers::run),
     ("pipelines", pipelines::run),

@@ -22,7 +22,7 @@ fn configured(fake: &FakeGoogle) -> World {
 }
 
 /// Runs `gantry google auth` and plays the browser.
-fn sign_in(world: &World, more: &[&str]) -> String {
+pub(crate) fn sign_in(world: &World, more: &[&str]) -> String {
     let args = [&["google", "auth", "--no-browser"], more].concat();
     let mut child = world
         .command(&args)

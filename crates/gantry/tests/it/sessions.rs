@@ -15,6 +15,7 @@ mod budgets;
 mod children;
 mod escalation;
 mod flow;
+mod google_flow;
 mod grants;
 mod idempotency;
 mod installs;
