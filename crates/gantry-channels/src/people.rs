@@ -367,11 +367,8 @@ mod tests {
         people.decide(&told, PersonRole::Member, 6).await.unwrap().unwrap();
         people.note(&chat("two"), &bob, 7).await.unwrap();
         assert!(!people.is_owners(&chat("two")) && people.may_receive(&chat("two")), "bob reads it too");
-        assert_eq!(
-            people.name_of(&chat("three")),
-            "bob[2J (bob) in matrix",
-            "names cannot control a terminal"
-        );
+        let named = people.name_of(&chat("two"));
+        assert_eq!(named, "ann[2J (ann) and bob[2J (bob) in matrix", "names cannot control a terminal");
         assert!(!people.has_written_in(&Address { thread: Some("t".to_owned()), ..chat("one") }));
     }
 

@@ -243,7 +243,7 @@ fn old_quoted_and_older_answers_do_not_approve() {
     let (world, _up, mut bridge) = start(&model, "autonomy = \"supervised\"");
     link(&world, &mut bridge);
     assert_eq!(bridge.says("1", "ann", "dm", "d1", "please write")["status"], "accepted");
-    let asked = bridge.message("d1", "echo one");
+    bridge.message("d1", "echo one");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let said = |id: &str, text: &str, more: Value| {
         let mut said = json!({"id": id, "from": {"id": "ann"}, "peer": {"kind": "dm", "id": "d1"}, "text": text, "addressed": true});
@@ -267,9 +267,7 @@ fn old_quoted_and_older_answers_do_not_approve() {
     assert_eq!(bridge.says("9", "ann", "dm", "d1", "please write again")["status"], "accepted");
     eventually("it is asked again", PATIENCE, || count(&bridge, "d1", "echo one") > 2);
     bridge.give(&said("10", "yes", json!({"quoted": "Run on local? $ echo one >> notes"})));
-    bridge.message("d1", "done it");
-    assert!(world.workspace().join("notes").exists());
-    drop(asked);
+    eventually("the command ran", PATIENCE, || world.workspace().join("notes").exists());
     model.check();
 }
 

@@ -32,7 +32,9 @@ fn press(number: u64, from: Value, chat: i64, message_id: i64, data: &str) -> Va
 pub(super) fn attacks(service: &TelegramService, open: &Open) -> Vec<Attack> {
     let push = |name: &'static str, kind: &'static str, value: Value| {
         let fake = service.fake.clone();
-        attack(name, move || drop(fake.push(kind, value.clone())))
+        attack(name, move || {
+            fake.push(kind, value.clone());
+        })
     };
     let (eve, ann) = (
         json!({ "id": id_of(Person::Eve), "is_bot": false, "first_name": "Ann", "username": "ann" }),
