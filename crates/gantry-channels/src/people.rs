@@ -27,12 +27,14 @@ pub(crate) enum Role {
     Blocked,
 }
 
+/// The people of each chat of two, by channel, account and chat, with the addresses that they wrote at.
+type Writers = HashMap<(String, String, String), Vec<(String, Address)>>;
+
 pub(crate) struct People {
     database: Database,
     /// By channel, account and id.
     known: RwLock<HashMap<(String, String, String), PersonRow>>,
-    /// The people of each chat of two, by channel, account and chat, with the addresses they wrote at.
-    chats: RwLock<HashMap<(String, String, String), Vec<(String, Address)>>>,
+    chats: RwLock<Writers>,
     /// When the newest link code of an account expires, by channel and account.
     links: RwLock<HashMap<(String, String), i64>>,
 }
@@ -51,7 +53,7 @@ impl People {
             .into_iter()
             .map(|row| ((row.channel.clone(), row.account.clone(), row.id.clone()), row))
             .collect();
-        let mut chats: HashMap<(String, String, String), Vec<(String, Address)>> = HashMap::new();
+        let mut chats = Writers::new();
         for (channel, account, person, address) in self.database.channel_chats().await? {
             if let Ok(address) = serde_json::from_str::<Address>(&address) {
                 chats.entry((channel, account, address.chat.clone())).or_default().push((person, address));

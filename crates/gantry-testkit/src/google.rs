@@ -12,6 +12,7 @@ mod gmail;
 mod oauth;
 mod schema;
 mod sheets;
+mod small_http;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 
-use crate::small_http::{Answer, Request, serve};
+use small_http::{Answer, Request, serve};
 
 pub use calendar::Calendar;
 pub use discovery::installed;

@@ -29,8 +29,6 @@ mod random;
 mod s3_proxy;
 #[cfg(feature = "s3")]
 mod s3_server;
-#[cfg(any(feature = "chat", feature = "google"))]
-mod small_http;
 #[cfg(feature = "program")]
 mod terminal;
 mod wait;

@@ -222,7 +222,7 @@ mod tests {
         let mut lines = TerminalMarkdown::new(width);
         let mut shown: String = markdown.lines().map(|line| lines.line(line)).collect();
         shown.push_str(&lines.end());
-        let marked = shown.replace("\u{1b}[0m", "<>").replace("\u{1b}[", "<").replace('m', "m");
+        let marked = shown.replace("\u{1b}[0m", "<>").replace("\u{1b}[", "<");
         let mut text = String::new();
         let mut rest = marked.as_str();
         while let Some((before, after)) = rest.split_once('<') {

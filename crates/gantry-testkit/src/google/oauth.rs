@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::small_http::{Answer, Request};
+use super::small_http::{Answer, Request};
 
 /// A client of the type "Desktop app".
 pub const CLIENT_ID: &str = "111-desktop.apps.googleusercontent.com";

@@ -77,10 +77,10 @@ pub(super) fn ended(
     let mut ended = Ended { failure, ..Ended::default() };
     if let Some(output) = answer["output"].as_str().filter(|_| !is_error) {
         ended.lines = end_of(output);
-    } else if let (Some(old), Some(new)) = (input["oldString"].as_str(), input["newString"].as_str()) {
-        if ended.failure.is_none() {
-            ended.lines = difference(old, new);
-        }
+    } else if let (Some(old), Some(new)) = (input["oldString"].as_str(), input["newString"].as_str())
+        && ended.failure.is_none()
+    {
+        ended.lines = difference(old, new);
     }
     if ended.failure.is_none() {
         ended.fact = fact(&answer);

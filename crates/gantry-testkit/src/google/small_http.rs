@@ -39,9 +39,6 @@ pub(crate) enum Answer {
     },
     /// Closes the connection.
     Cut,
-    /// Never answers.
-    #[cfg(feature = "chat")]
-    Mute,
 }
 
 impl Answer {
@@ -91,8 +88,6 @@ async fn connection(mut stream: TcpStream, handler: Handler) -> std::io::Result<
                 stream.write_all(&body).await?;
             }
             Answer::Cut => return Ok(()),
-            #[cfg(feature = "chat")]
-            Answer::Mute => std::future::pending().await,
         }
     }
     Ok(())
@@ -124,34 +119,4 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<O
     }
     request.body = buffer.drain(..length).collect();
     Ok(Some(request))
-}
-
-#[cfg(feature = "chat")]
-/// Reads `multipart/form-data`: name, file name, and value of each field.
-pub(crate) fn multipart(request: &Request) -> Vec<(String, Option<String>, Vec<u8>)> {
-    let content_type = request.header("content-type").unwrap_or_default();
-    let boundary = content_type.split("boundary=").nth(1).unwrap_or_default().trim_matches('"');
-    let separator = format!("--{boundary}").into_bytes();
-    let mut parts = Vec::new();
-    let mut rest = &request.body[..];
-    while let Some(at) = find(rest, &separator) {
-        rest = &rest[at + separator.len()..];
-        let Some(head_end) = find(rest, b"\r\n\r\n") else { break };
-        let head = String::from_utf8_lossy(&rest[..head_end]).into_owned();
-        let body = &rest[head_end + 4..];
-        let Some(end) = find(body, &separator) else { break };
-        let attribute = |name: &str| {
-            let after = head.split(&format!("{name}=\"")).nth(1)?;
-            Some(after.split('"').next()?.to_owned())
-        };
-        if let Some(name) = attribute("; name") {
-            parts.push((name, attribute("filename"), body[..end.saturating_sub(2)].to_vec()));
-        }
-    }
-    parts
-}
-
-#[cfg(feature = "chat")]
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
 }
