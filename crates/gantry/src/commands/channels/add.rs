@@ -55,8 +55,8 @@ const fn secret(key: &'static str, label: &'static str, name: &'static str, host
     Field { key, label, kind: Kind::Secret { name, hosts } }
 }
 
-const fn text(key: &'static str, label: &'static str, example: &'static str) -> Field {
-    Field { key, label, kind: Kind::Text(example) }
+const fn text(key: &'static str, label: &'static str, sample: &'static str) -> Field {
+    Field { key, label, kind: Kind::Text(sample) }
 }
 
 impl Service {
@@ -154,9 +154,9 @@ pub(super) fn run(
     let mut secrets: Vec<(String, String, Vec<String>)> = Vec::new();
     for field in service.fields() {
         match field.kind {
-            Kind::Text(example) | Kind::Optional(example) => {
+            Kind::Text(sample) | Kind::Optional(sample) => {
                 let is_optional = matches!(field.kind, Kind::Optional(_));
-                let value = ask(&format!("{} (such as {example}): ", field.label))?;
+                let value = ask(&format!("{} (such as {sample}): ", field.label))?;
                 match value.is_empty() {
                     true if is_optional => {}
                     true => return Err(UsageError(format!("{} is required", field.label)).into()),
@@ -280,9 +280,9 @@ fn steps(service: Service, account: &str) -> String {
     let mut section = Map::new();
     for field in service.fields() {
         match field.kind {
-            Kind::Text(example) | Kind::Optional(example) => {
-                section.insert(field.key.to_owned(), json!(example));
-                lines.push_str(&format!("     {} = {example:?}\n", field.key));
+            Kind::Text(sample) | Kind::Optional(sample) => {
+                section.insert(field.key.to_owned(), json!(sample));
+                lines.push_str(&format!("     {} = {sample:?}\n", field.key));
             }
             Kind::Secret { name, hosts } => {
                 let name = secret_name(name, account);
