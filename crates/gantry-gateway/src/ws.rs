@@ -105,6 +105,10 @@ async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
     }
     match request.params.role {
         Role::Client | Role::Channel => match gateway.auth.check(&request.params.token, from).await {
+            Ok(identity) if request.params.role == Role::Channel && identity.is_operator() => {
+                let message = "a bridge connects with a client token of its own, never with the operator's";
+                request.refuse(&mut socket, WireError::new(ErrorCode::Forbidden, message)).await;
+            }
             Ok(identity) => client::serve(gateway, socket, request, identity).await,
             Err(err) => request.refuse(&mut socket, unauthorized(&err)).await,
         },

@@ -170,7 +170,7 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Check and try the policy: check, explain, test
     Policy(PolicyArgs),
-    /// Show the gateway, its machines, channels, schedules and conversations at a glance
+    /// Show the gateway, machines, channels, schedules and conversations at a glance
     Status,
     /// Check this machine's setup and suggest fixes
     Doctor,

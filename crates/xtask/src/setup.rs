@@ -26,7 +26,7 @@ const PROGRAMS: [(&str, &str); 14] = [
 
 /// Clients and servers of the Model Context Protocol, its conformance suite, and clients of OpenAI's
 /// interface, with the runtime they need. Old versions are installed under names of their own.
-const NODE_PACKAGES: [&str; 15] = [
+const NODE_PACKAGES: [&str; 16] = [
     "node@24",
     "@ai-sdk/openai-compatible@3.0.90",
     "@anthropic-ai/claude-code@2.1.197",
@@ -37,6 +37,8 @@ const NODE_PACKAGES: [&str; 15] = [
     "@modelcontextprotocol/server-filesystem@2026.8.31",
     "@openai/codex@0.169.0",
     "ai@7.0.170",
+    // A server of Slack's Web API.
+    "emulate@0.12.2",
     // Counts tokens of the tool list with the o200k vocabulary.
     "gpt-tokenizer@4.0.0",
     "mcp-sdk-1.12@npm:@modelcontextprotocol/sdk@1.12.3",

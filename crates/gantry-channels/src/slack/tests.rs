@@ -1,5 +1,7 @@
 //! The adapter against a server that behaves like Slack.
 
+#[expect(clippy::disallowed_methods, reason = "the test starts a server")]
+mod emulate;
 mod receiving;
 mod sending;
 

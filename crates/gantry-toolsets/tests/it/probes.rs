@@ -157,6 +157,7 @@ pub(crate) fn valid_input(tool: &str, workspace: &Path) -> Value {
         ("local__Bash" | "bash" | "exec", _) => json!({"command": "echo planted-by-a-probe > planted-file"}),
         ("local__Process", _) => json!({"action": "list"}),
         ("gsv__LogsGet" | "gsv__SessionsList", _) => json!({}),
+        ("gsv__Message", _) => json!({"text": "planted-by-a-probe"}),
         ("gsv__SessionSend", _) => json!({"sessionKey": "main", "message": "planted-by-a-probe"}),
         ("spawn_agent", _) => json!({"agents": [{"name": "probe", "task": "planted-by-a-probe"}]}),
         ("tool::agent_spawn", _) => json!({"template": "main", "message": "planted-by-a-probe"}),

@@ -32,7 +32,7 @@ pub(crate) struct ChannelsArgs {
 enum ChannelsAction {
     /// List accounts: state, last event, messages that wait
     List,
-    /// Add an account of a chat service: asks for its credentials; without a terminal, prints the steps
+    /// Add an account of a chat service; without a terminal, print the steps
     Add {
         /// The chat service
         channel: Service,

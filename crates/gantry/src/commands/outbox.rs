@@ -37,7 +37,7 @@ enum OutboxAction {
         /// The message's id, or a unique beginning of it
         id: String,
     },
-    /// Send a message that waits for your yes, or again one that failed or may not have arrived
+    /// Send a message that waits for your yes, failed, or may not have arrived
     Resend {
         /// The message's id, or a unique beginning of it
         id: String,

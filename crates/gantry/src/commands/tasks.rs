@@ -42,7 +42,7 @@ enum TasksAction {
     Run(IdArgs),
     /// Cancel a task, its subtasks and its run
     Cancel(IdArgs),
-    /// Allow a task that an agent created to run in the background, and show what it does
+    /// Show a task that an agent created, and allow it to run in the background
     Confirm {
         /// The task's id, a unique beginning of it, or its title
         id: String,

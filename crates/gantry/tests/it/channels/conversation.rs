@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::services::{
     DiscordService, EmailService, MatrixService, PATIENCE, Person, Service, SlackService, TelegramService,
-    WhatsAppService, gets, link, sections, store_secrets,
+    WebhookService, WhatsAppService, gets, link, sections, store_secrets,
 };
 use crate::sessions::{Model, call};
 
@@ -63,7 +63,8 @@ fn the_same_conversation_gives_the_same_journal_in_every_service() {
     let (telegram, slack) = (TelegramService::start(), SlackService::start());
     let (matrix, email) = (MatrixService::start(), EmailService::start());
     let (discord, whatsapp) = (DiscordService::start(), WhatsAppService::start());
-    let services: [&dyn Service; 6] = [&telegram, &slack, &discord, &whatsapp, &matrix, &email];
+    let webhook = WebhookService::start();
+    let services: [&dyn Service; 7] = [&telegram, &slack, &discord, &whatsapp, &matrix, &email, &webhook];
     let world = model.world(&format!("autonomy = \"guided\"\n{APART}{}", sections(&services)));
     store_secrets(&world, &services);
     let up = Gateway::start(&world);

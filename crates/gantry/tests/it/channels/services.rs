@@ -10,6 +10,7 @@ mod email;
 mod matrix;
 pub(crate) mod slack;
 pub(crate) mod telegram;
+mod webhook;
 pub(crate) mod whatsapp;
 
 pub(crate) use discord::DiscordService;
@@ -17,6 +18,7 @@ pub(crate) use email::EmailService;
 pub(crate) use matrix::MatrixService;
 pub(crate) use slack::SlackService;
 pub(crate) use telegram::TelegramService;
+pub(crate) use webhook::WebhookService;
 pub(crate) use whatsapp::WhatsAppService;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -13,10 +13,10 @@ use crate::schedules::Sink;
 use crate::sessions::{Model, call, results};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const KEY: &str = "a key of enough length";
+pub(super) const KEY: &str = "a key of enough length";
 
 /// Signs a body with Python, whose `hmac` is independent of the gateway's.
-fn signature(body: &str, seconds: i64) -> String {
+pub(super) fn signature(body: &str, seconds: i64) -> String {
     let script = "import hmac,sys; print(hmac.new(sys.argv[1].encode(), (sys.argv[2]+'.'+sys.argv[3]).encode(), 'sha256').hexdigest())";
     let output =
         std::process::Command::new("python3").args(["-c", script, KEY, &seconds.to_string(), body]).output();
@@ -29,7 +29,7 @@ fn now() -> i64 {
 }
 
 /// Posts a signed message. Returns the status, or `None` if the gateway did not answer.
-fn post(address: &str, body: &str, signature: &str) -> Option<u16> {
+pub(super) fn post(address: &str, body: &str, signature: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
     let request = format!(

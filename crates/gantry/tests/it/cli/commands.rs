@@ -161,6 +161,7 @@ fn tools_lists_shows_and_suggests_the_nearest_name() {
             "gsv__DeleteFile",
             "gsv__EditFile",
             "gsv__LogsGet",
+            "gsv__Message",
             "gsv__ReadFile",
             "gsv__SessionSend",
             "gsv__SessionsList",
