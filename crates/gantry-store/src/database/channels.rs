@@ -240,7 +240,7 @@ impl Database {
         rows.iter().map(person).collect::<Result<_, _>>().map_err(query_error(DOING))
     }
 
-    /// Notes that a known person wrote in a chat of two. The newest [`MAX_CHATS`] are kept.
+    /// Notes that a known person wrote in a chat of two. The newest 50 are kept.
     pub async fn note_channel_chat(
         &self,
         person: &PersonRow,

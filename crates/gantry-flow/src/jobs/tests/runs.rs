@@ -417,3 +417,28 @@ async fn s21_question_of_a_run_expires_after_24_hours_and_expiry_denies() {
     assert!(world.notes().is_empty(), "a question without an answer is a no");
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s23_every_run_has_a_session_of_its_own_and_the_last_ten_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |_: &gantry_model::Request| says("done");
+    let world = World::open(folder.path(), Setup { script: Arc::new(script), ..Setup::default() }).await;
+    let job = world.every(10).await;
+    for number in 1..=12 {
+        world.at(START + number * 10 * MINUTE_MS).await;
+    }
+    let runs = world.runs(&job.id).await;
+    let sessions: Vec<String> = runs.into_iter().filter_map(|run| run.session_key).collect();
+    let mut apart = sessions.clone();
+    apart.sort();
+    apart.dedup();
+    assert_eq!((sessions.len(), apart.len()), (12, 12));
+    let journal = gantry_store::Journal::new(world.flow.parts.database.clone());
+    // Sessions use the system's clock.
+    let later = jiff::Timestamp::now().as_millisecond() + 31 * DAY_MS;
+    assert_eq!(world.flow.parts.database.sweep_cron(later).await.unwrap(), 2);
+    for (number, session) in sessions.iter().enumerate() {
+        assert_eq!(journal.exists(session).await.unwrap(), number >= 2, "run {number}");
+    }
+    world.stop().await;
+}
