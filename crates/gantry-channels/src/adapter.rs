@@ -63,7 +63,7 @@ pub(crate) trait Adapter: Send + Sync + 'static {
 /// Takes the events of one account.
 pub(crate) trait Intake: Send + Sync {
     /// Stores a message and starts its run, or refuses it. With a cursor, the next [`Adapter::listen`] starts after it. On
-    /// return it is on disk, and the provider may be told. An event that is known already is not stored again.
+    /// return it is on disk, and the adapter may confirm it. A known event is not stored again.
     fn message<'a>(
         &'a self,
         inbound: Inbound,

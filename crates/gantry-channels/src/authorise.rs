@@ -39,11 +39,11 @@ pub(crate) enum Decision {
     Command,
     /// The press may answer its question.
     Press,
-    /// A stranger is told a code.
+    /// A stranger gets a code.
     Pair,
     /// Nothing happens.
     Ignore,
-    /// Nothing happens, and the person is told why.
+    /// Nothing happens, and the person gets the reason.
     Tell(&'static str),
 }
 

@@ -34,7 +34,7 @@ impl ChatChannel {
             return Delivery::Rejected("the receiver is not an address".to_owned());
         };
         let details = message.body.chat.as_deref().cloned().unwrap_or_default();
-        // Rights may have changed since the message was written. A stranger may still be told a code.
+        // Rights may have changed since the message was written. A stranger may still get a code.
         let is_notice = message.body.from == NOTICE;
         if !is_notice && !self.account.may_receive(&chats.people, &address) {
             return Delivery::Rejected(format!(

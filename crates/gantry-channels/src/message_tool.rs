@@ -91,7 +91,7 @@ pub(crate) fn tools(chats: Option<Arc<Chats>>) -> Vec<Tool> {
     vec![tool]
 }
 
-/// The very conversation of the run is no crossing if the owner alone reads it.
+/// A message that only the owner reads does not cross the border.
 fn crossings(chats: Option<&Chats>, call: &Call, receiver: &Receiver) -> Vec<Crossing> {
     let Some(chats) = chats else { return Vec::new() };
     match target(chats, call, receiver) {

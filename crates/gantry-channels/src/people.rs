@@ -202,7 +202,7 @@ impl People {
         self.reload().await
     }
 
-    /// Records a stranger's request. Returns the code to tell, if any.
+    /// Records a stranger's request. Returns the code to send, if any.
     pub(crate) async fn request(
         &self,
         address: &Address,
