@@ -184,8 +184,9 @@ impl Answer {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
         text.push_str("\r\n");
-        stream.write_all(text.as_bytes()).await?;
-        stream.write_all(&self.body).await
+        // One piece: a second one would wait until the first is confirmed.
+        let whole = [text.as_bytes(), &self.body].concat();
+        stream.write_all(&whole).await
     }
 }
 

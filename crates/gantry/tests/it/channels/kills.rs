@@ -71,7 +71,9 @@ fn check<S: Service>(service: &S, fault: impl Fn(&S, usize)) {
         |state: &str| world.run(&["outbox", "list", "--state", state, "--limit", "500", "--json"]).json();
     let mut unknown = Value::Null;
     let mut missing = Vec::new();
-    eventually("every answer arrives or is unknown", PATIENCE, || {
+    // A service takes a limited number of messages in a second, and hundreds wait.
+    let patience = if is_soak() { PATIENCE * 10 } else { PATIENCE };
+    eventually("every answer arrives or is unknown", patience, || {
         unknown = waiting("unknown");
         let texts: String = service.got(Person::Ann).iter().map(|got| got.text.clone()).collect();
         let texts = format!("{texts}{unknown}");
