@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use gantry_domain::OwnerCommand;
 use gantry_files::{Changed, ScanLimits, changed_since};
 use gantry_protocol::{GrantInfo, SessionEvent, SessionEventData};
 use gantry_store::{
@@ -108,6 +109,8 @@ pub(crate) struct Shared {
     pub(crate) starting_child: tokio::sync::Mutex<()>,
     /// Turns events into messages to people.
     outgoing: Mutex<Option<Arc<dyn Outgoing>>>,
+    /// The slash commands of other domains.
+    owner_commands: Mutex<Vec<Arc<dyn OwnerCommand>>>,
     /// The events of all sessions.
     everything: broadcast::Sender<Arc<SessionEventData>>,
     tasks: TaskTracker,
@@ -237,6 +240,7 @@ impl Sessions {
             pairs: Pairs::default(),
             starting_child: tokio::sync::Mutex::default(),
             outgoing: Mutex::default(),
+            owner_commands: Mutex::default(),
             everything: broadcast::channel(EVENTS).0,
             tasks: TaskTracker::new(),
             live: Mutex::default(),
@@ -291,6 +295,14 @@ impl Sessions {
             let error =
                 format!("the pictures of a message may have {MAX_IMAGE_BYTES} bytes in base64 together");
             return Err(SessionError::Refused(error));
+        }
+        if let Some((command, argument)) = self.owner_command(&message.text) {
+            if !is_operator(&message.from) {
+                let error = format!("only the owner can use /{}", command.name());
+                return Err(SessionError::Refused(error));
+            }
+            let answer = command.run(&argument).await;
+            return answer.map(Sent::Command).map_err(SessionError::Refused);
         }
         match slash::parse(&message.text) {
             Some(Ok(slash)) => return self.command(key, slash, &message.from).await.map(Sent::Command),
@@ -348,6 +360,30 @@ impl Sessions {
     /// Sets what turns events into messages to people.
     pub fn set_outgoing(&self, outgoing: Arc<dyn Outgoing>) {
         *self.shared.outgoing.lock().unwrap_or_else(PoisonError::into_inner) = Some(outgoing);
+    }
+
+    /// Sets the slash commands of other domains.
+    pub fn set_owner_commands(&self, commands: Vec<Arc<dyn OwnerCommand>>) {
+        *self.shared.owner_commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;
+    }
+
+    /// Whether a word after a slash is a command that only the owner may use, in a chat of two.
+    pub fn is_owner_command(&self, name: &str) -> bool {
+        slash::answers_questions(name) || self.owner_command(&format!("/{name}")).is_some()
+    }
+
+    /// Returns the command of another domain that a message is, with its argument.
+    fn owner_command(&self, text: &str) -> Option<(Arc<dyn OwnerCommand>, String)> {
+        let (word, argument) = slash::word(text)?;
+        let commands = self.shared.owner_commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let command = commands.iter().find(|command| command.name() == word)?;
+        Some((command.clone(), argument.unwrap_or_default()))
+    }
+
+    fn help(&self) -> String {
+        let commands = self.shared.owner_commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let helps = std::iter::once(HELP).chain(commands.iter().map(|command| command.help()));
+        helps.collect::<Vec<_>>().join(" · ")
     }
 
     /// Returns the keys of sessions that have work left.
@@ -460,7 +496,7 @@ impl Sessions {
     pub async fn command(&self, key: &SessionKey, slash: Slash, by: &str) -> Result<String, SessionError> {
         let by_whom = by.to_owned();
         match slash {
-            Slash::Help => Ok(HELP.to_owned()),
+            Slash::Help => Ok(self.help()),
             Slash::Stop => self.ask(key, |done| Command::Stop { by: by_whom, done }).await,
             Slash::New => {
                 self.ask(key, |done| Command::Reset { why: format!("requested by {by_whom}"), done }).await

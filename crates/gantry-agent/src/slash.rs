@@ -28,8 +28,8 @@ pub(crate) const HELP: &str = "/stop ends the run · /new resets the conversatio
      /think off|on|low|medium|high|TOKENS · \
      /approve, /deny [ID] answer a question · /always [ID] [NUMBER] [8h|7d] [any] approves also later calls: an offer of the question by its number, a time, any arguments · /trust PATH removes the untrusted mark";
 
-/// Parses a command. Returns `None` for a message that is not a command, and an error for an invalid command.
-pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
+/// Returns the word of a command in lower case, and its argument. Returns `None` for a message that is not a command.
+pub(crate) fn word(text: &str) -> Option<(String, Option<String>)> {
     let text = text.trim();
     let rest = text.strip_prefix('/')?;
     // A path and several lines are messages.
@@ -38,7 +38,13 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
     }
     let (word, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let argument = Some(argument.trim()).filter(|argument| !argument.is_empty()).map(str::to_owned);
-    Some(match (word.to_lowercase().as_str(), argument) {
+    Some((word.to_lowercase(), argument))
+}
+
+/// Parses a command. Returns `None` for a message that is not a command, and an error for an invalid command.
+pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
+    let (word, argument) = word(text)?;
+    Some(match (word.as_str(), argument) {
         ("stop", None) => Ok(Slash::Stop),
         ("new" | "reset", None) => Ok(Slash::New),
         ("compact", None) => Ok(Slash::Compact),
@@ -62,7 +68,7 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
 }
 
 /// Whether a command, by any of its names, answers a question or widens what is trusted.
-pub fn answers_questions(name: &str) -> bool {
+pub(crate) fn answers_questions(name: &str) -> bool {
     ["", " x"].iter().any(|argument| {
         let parsed = parse(&format!("/{name}{argument}"));
         matches!(parsed, Some(Ok(Slash::Approve(_) | Slash::Deny(_) | Slash::Always(..) | Slash::Trust(_))))
@@ -95,6 +101,16 @@ pub fn thinking(level: &str) -> Result<(Thinking, Option<Effort>), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_that_answer_or_trust_are_known_by_all_their_names() {
+        for name in ["approve", "yes", "deny", "no", "always", "trust", "APPROVE"] {
+            assert!(answers_questions(name), "/{name}");
+        }
+        for name in ["stop", "new", "model", "status", "help", "nope"] {
+            assert!(!answers_questions(name), "/{name}");
+        }
+    }
 
     #[test]
     fn commands_are_distinguished_from_messages() {

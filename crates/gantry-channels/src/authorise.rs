@@ -1,7 +1,5 @@
 //! The one decision about who may do what in a chat: messages, edits, commands and presses of buttons.
 
-use gantry_agent::answers_questions;
-
 use crate::adapter::Addressed;
 use crate::address::PeerKind;
 use crate::config::{Access, DmPolicy};
@@ -29,6 +27,8 @@ pub(crate) enum What<'a> {
     Edit,
     /// A command's name, without the slash.
     Command(&'a str),
+    /// A command that only the owner may use, in a chat of two: it answers a question or changes what is trusted.
+    PrivateCommand,
     Press,
 }
 
@@ -60,19 +60,23 @@ pub(crate) fn authorise(access: &Access, act: Act<'_>) -> Decision {
 
 fn in_a_chat_of_two(access: &Access, act: Act<'_>) -> Decision {
     match (act.role, act.what) {
-        (Role::Stranger, What::Message(_) | What::Command(_)) if access.dm_policy == DmPolicy::Pairing => {
+        (Role::Stranger, What::Message(_) | What::Command(_) | What::PrivateCommand)
+            if access.dm_policy == DmPolicy::Pairing =>
+        {
             Decision::Pair
         }
         (Role::Stranger | Role::Blocked, _) | (_, What::Edit) => Decision::Ignore,
         (Role::Owner | Role::Member, What::Message(_)) => Decision::Run,
         (Role::Owner, What::Press) if act.may_approve => Decision::Press,
         (Role::Owner | Role::Member, What::Press) => Decision::Tell("Only the owner can answer this."),
-        (Role::Owner, What::Command(name)) if answers_questions(name) && !act.may_approve => Decision::Tell(
-            "Approvals are not possible in this channel. Use another chat, or the gateway's own tools.",
+        (Role::Owner, What::PrivateCommand) if !act.may_approve => Decision::Tell(
+            "This is not possible in this channel, because senders can be forged here. Use another chat, or the gateway's own tools.",
         ),
-        (Role::Owner, What::Command(_)) => Decision::Command,
+        (Role::Owner, What::Command(_) | What::PrivateCommand) => Decision::Command,
         (Role::Member, What::Command(name)) if MEMBER_COMMANDS.contains(&name) => Decision::Command,
-        (Role::Member, What::Command(_)) => Decision::Tell("You can use /help, /stop and /new."),
+        (Role::Member, What::Command(_) | What::PrivateCommand) => {
+            Decision::Tell("You can use /help, /stop and /new.")
+        }
     }
 }
 
@@ -87,11 +91,11 @@ fn in_a_group(access: &Access, act: Act<'_>) -> Decision {
         What::Press => Decision::Tell("Only the owner can answer this, in a chat of two with the bot."),
         What::Message(Addressed::No) if !group.answer_all => Decision::Ignore,
         What::Message(_) => Decision::Run,
-        What::Command(name) if act.role == Role::Owner && answers_questions(name) => {
-            Decision::Tell("Please answer in our chat of two.")
+        What::PrivateCommand if act.role == Role::Owner => {
+            Decision::Tell("Please write this in our chat of two.")
         }
         What::Command(_) if act.role == Role::Owner => Decision::Command,
-        What::Command(_) => Decision::Ignore,
+        What::Command(_) | What::PrivateCommand => Decision::Ignore,
     }
 }
 
@@ -134,7 +138,7 @@ mod tests {
             What::Message(Addressed::Reply),
             What::Edit,
             What::Command("new"),
-            What::Command("approve"),
+            What::PrivateCommand,
             What::Press,
         ];
         for what in acts {
@@ -169,18 +173,16 @@ mod tests {
             (Role::Stranger, PeerKind::Group, "open"),
         ] {
             assert_ne!(press(role, kind, chat), Decision::Press, "{role:?} {kind:?}");
-            for name in ["approve", "yes", "deny", "no", "always", "trust"] {
-                let decision = authorise(&access, act(role, kind, chat, What::Command(name)));
-                assert_ne!(decision, Decision::Command, "{role:?} {kind:?} /{name}");
-            }
+            let decision = authorise(&access, act(role, kind, chat, What::PrivateCommand));
+            assert_ne!(decision, Decision::Command, "{role:?} {kind:?}");
         }
         // Senders of mail and webhooks can be forged.
         let mail = Act { may_approve: false, ..act(Role::Owner, PeerKind::Dm, "d", What::Press) };
         assert_ne!(authorise(&access, mail), Decision::Press);
-        for name in ["approve", "yes", "deny", "no", "always", "trust"] {
-            let mail = Act { what: What::Command(name), ..mail };
-            assert!(matches!(authorise(&access, mail), Decision::Tell(_)), "/{name}");
-        }
+        let mail = Act { what: What::PrivateCommand, ..mail };
+        assert!(matches!(authorise(&access, mail), Decision::Tell(_)));
+        let direct = act(Role::Owner, PeerKind::Dm, "d", What::PrivateCommand);
+        assert_eq!(authorise(&access, direct), Decision::Command);
     }
 
     #[test]
@@ -206,9 +208,10 @@ mod tests {
         for name in ["help", "stop", "new"] {
             assert_eq!(direct(Role::Member, What::Command(name)), Decision::Command);
         }
-        for name in ["model", "status", "compact", "think", "approve", "unknown"] {
+        for name in ["model", "status", "compact", "think", "unknown"] {
             assert!(matches!(direct(Role::Member, What::Command(name)), Decision::Tell(_)), "{name}");
         }
+        assert!(matches!(direct(Role::Member, What::PrivateCommand), Decision::Tell(_)));
         assert_eq!(direct(Role::Owner, What::Command("model")), Decision::Command);
         assert_eq!(direct(Role::Owner, What::Edit), Decision::Ignore);
     }

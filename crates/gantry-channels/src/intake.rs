@@ -88,6 +88,7 @@ impl AccountIntake {
         let command = command_name(&inbound.text).filter(|_| !inbound.is_forwarded);
         let what = match (&command, inbound.is_edit) {
             (_, true) => What::Edit,
+            (Some(name), false) if self.chats.parts.sessions.is_owner_command(name) => What::PrivateCommand,
             (Some(name), false) => What::Command(name),
             (None, false) => What::Message(inbound.addressed),
         };

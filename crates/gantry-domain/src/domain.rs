@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config_section::{Checked, ConfigSections};
 use crate::methods::Methods;
+use crate::owner_command::OwnerCommand;
 use crate::public_route::PublicRoute;
 use crate::request_context::{GatewayServices, RequestContext};
 
@@ -35,6 +36,11 @@ pub trait Domain: Send + Sync + 'static {
     /// Methods of the WebSocket protocol.
     fn methods(&self) -> Methods {
         Methods::default()
+    }
+
+    /// Slash commands for the owner's conversations.
+    fn owner_commands(&self) -> Vec<Arc<dyn OwnerCommand>> {
+        Vec::new()
     }
 
     /// Checks a changed configuration and prepares what it needs. Nothing changes yet: every domain

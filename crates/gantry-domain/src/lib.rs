@@ -12,6 +12,7 @@ mod idempotent_requests;
 mod identity;
 mod memory_quota;
 mod methods;
+mod owner_command;
 mod public_route;
 mod request_context;
 
@@ -22,5 +23,6 @@ pub use idempotent_requests::{IdempotentRequests, KeyedRequest, KeyedTurn, Reser
 pub use identity::{Identity, LOCAL_OPERATOR, wait_until};
 pub use memory_quota::MemoryQuota;
 pub use methods::{DuplicateMethod, MethodContext, Methods};
+pub use owner_command::OwnerCommand;
 pub use public_route::PublicRoute;
 pub use request_context::{GatewayServices, RequestContext};

@@ -124,7 +124,7 @@ impl Accounts {
         Ok(records)
     }
 
-    fn record(&self, account: Option<&str>) -> Result<AccountRecord, GoogleError> {
+    pub(crate) fn record(&self, account: Option<&str>) -> Result<AccountRecord, GoogleError> {
         let email = self.resolve(account)?;
         let record = self.records()?.into_iter().find(|record| record.email == email);
         record.ok_or(GoogleError::NotSignedIn)
@@ -151,12 +151,12 @@ impl Accounts {
         }
     }
 
-    /// Returns a token of an account that granted one of the scopes.
-    pub(crate) async fn token(
+    /// Checks that an account granted one of the scopes. Returns its address.
+    pub(crate) fn check_scope(
         &self,
         account: Option<&str>,
         needed: &'static [&'static str],
-    ) -> Result<AccessToken, GoogleError> {
+    ) -> Result<String, GoogleError> {
         let record = self.record(account)?;
         if let Some(reason) = record.ended {
             return Err(GoogleError::SignInEnded { account: record.email, reason });
@@ -164,7 +164,16 @@ impl Accounts {
         if !scopes::suffices(&record.scopes, needed) {
             return Err(GoogleError::MissingScope { account: record.email, needed });
         }
-        let account = record.email;
+        Ok(record.email)
+    }
+
+    /// Returns a token of an account that granted one of the scopes.
+    pub(crate) async fn token(
+        &self,
+        account: Option<&str>,
+        needed: &'static [&'static str],
+    ) -> Result<AccessToken, GoogleError> {
+        let account = self.check_scope(account, needed)?;
         match self.0.store.access(&account, now_ms() + RENEW_BEFORE_MS)? {
             Some(value) => Ok(AccessToken { account, value }),
             None => self.renew(&account, None).await,
@@ -285,6 +294,19 @@ impl Accounts {
         self.keep(AccountKind::Browser, client, asked, &tokens)
     }
 
+    /// As [`Accounts::finish_browser`], and accepts a pasted address too.
+    pub(crate) async fn finish_waiting(
+        &self,
+        sign_in: BrowserSignIn,
+        pasted: &mut tokio::sync::mpsc::Receiver<String>,
+    ) -> Result<AccountStatus, SignInError> {
+        let tokens = tokio::select! {
+            tokens = sign_in.wait(&self.0.oauth) => tokens?,
+            Some(address) = pasted.recv() => sign_in.finish(&self.0.oauth, &address).await?,
+        };
+        self.keep(AccountKind::Browser, sign_in.client_id(), sign_in.scopes, &tokens)
+    }
+
     pub async fn finish_paste(
         &self,
         sign_in: BrowserSignIn,
@@ -342,6 +364,21 @@ impl Accounts {
         let accounts = self.list().map_err(SignInError::Store)?;
         let added = accounts.into_iter().find(|account| account.email == email);
         added.ok_or_else(|| SignInError::Store(format!("{email} was not stored")))
+    }
+
+    /// Stores an account with a token that is valid for an hour.
+    #[cfg(test)]
+    pub(crate) fn add_for_test(&self, email: &str, token: &str, scopes: &[&str]) {
+        let tokens = serde_json::json!({"access_token": token, "refresh_token": "never-used-here", "expires_in": 3600});
+        let record = AccountRecord {
+            email: email.to_owned(),
+            kind: AccountKind::Browser,
+            client_id: String::new(),
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            expires: 0,
+            ended: None,
+        };
+        self.0.store.add(record, &serde_json::from_value(tokens).unwrap(), now_ms()).unwrap();
     }
 
     /// Signs an account out, at Google and here. Returns its address and why Google could not be asked, if so.

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::accounts::{AccessToken, Accounts};
 use crate::declare::ACTION_LIMIT;
 use crate::errors::GoogleError;
+use crate::sign_ins::SignIns;
 
 /// The largest JSON answer.
 const MAX_ANSWER: usize = 32 << 20;
@@ -59,6 +60,17 @@ impl Service {
             Service::DriveUpload => "/upload/drive/v3",
             Service::Calendar => "/calendar/v3",
             Service::Docs => "/v1/documents",
+        }
+    }
+
+    /// The tool that uses it.
+    fn tool(self) -> &'static str {
+        match self {
+            Service::Gmail => crate::gmail::NAME,
+            Service::Sheets => crate::sheets::NAME,
+            Service::Drive | Service::DriveUpload => crate::drive::NAME,
+            Service::Calendar => crate::calendar::NAME,
+            Service::Docs => crate::docs::NAME,
         }
     }
 
@@ -179,6 +191,7 @@ pub(crate) struct Api(Arc<Inner>);
 
 struct Inner {
     accounts: Accounts,
+    sign_ins: SignIns,
     client: Client,
     /// The only hosts that requests and redirects may reach.
     policy: NetworkPolicy,
@@ -202,7 +215,8 @@ pub fn google_client(network: &ClientOptions, root: Option<&Url>) -> Client {
 }
 
 impl Api {
-    pub(crate) fn new(accounts: Accounts, client: Client, root: Option<Url>, reachable: Reachable) -> Api {
+    pub(crate) fn new(sign_ins: SignIns, client: Client, root: Option<Url>, reachable: Reachable) -> Api {
+        let accounts = sign_ins.accounts().clone();
         let mut hosts: Vec<HostPattern> = ["*.googleapis.com", "*.googleusercontent.com"]
             .iter()
             .filter_map(|host| HostPattern::parse(host).ok())
@@ -210,11 +224,22 @@ impl Api {
         if let Some(host) = root.as_ref().and_then(Url::host_str) {
             hosts = HostPattern::parse(host).into_iter().collect();
         }
-        Api(Arc::new(Inner { accounts, client, policy: NetworkPolicy::AllowList(hosts), root, reachable }))
+        Api(Arc::new(Inner {
+            accounts,
+            sign_ins,
+            client,
+            policy: NetworkPolicy::AllowList(hosts),
+            root,
+            reachable,
+        }))
     }
 
     pub(crate) fn accounts(&self) -> &Accounts {
         &self.0.accounts
+    }
+
+    pub(crate) fn sign_ins(&self) -> &SignIns {
+        &self.0.sign_ins
     }
 
     /// Sends a request and returns its JSON answer; `null` if the answer is empty.
@@ -252,11 +277,28 @@ impl Api {
         request: ApiCall,
         limit: usize,
     ) -> Result<ApiAnswer, GoogleError> {
+        self.ensure_scope(call, account, &request).await?;
         let deadline = Instant::now() + ACTION_LIMIT;
         let deadline = call.deadline.map_or(deadline, |own| deadline.min(own.into()));
         tokio::select! {
             answer = self.attempts(call, account, &request, limit, deadline) => answer,
             () = call.cancel.cancelled() => Err(GoogleError::Cancelled),
+        }
+    }
+
+    /// Asks the person of the call if the account has not granted a scope that the request needs.
+    async fn ensure_scope(
+        &self,
+        call: &Call,
+        account: Option<&str>,
+        request: &ApiCall,
+    ) -> Result<(), GoogleError> {
+        match self.0.accounts.check_scope(account, request.scopes) {
+            Err(GoogleError::MissingScope { account, needed }) => {
+                let tool = request.service.tool();
+                self.0.sign_ins.ask_for_scope(call, tool, &account, needed).await
+            }
+            checked => checked.map(drop),
         }
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gantry_domain::{Domain, Finding, FindingLevel, MethodContext, Methods, Running, ToolsHandle};
+use gantry_domain::{
+    Domain, Finding, FindingLevel, MethodContext, Methods, OwnerCommand, Running, ToolsHandle,
+};
 use gantry_net::ClientOptions;
 use gantry_protocol::{Empty, ErrorCode, WireError};
 use gantry_store::{DataDir, Secrets};
@@ -14,8 +16,10 @@ use serde::Serialize;
 
 use crate::accounts::{AccountStatus, Accounts};
 use crate::api::{Api, Reachable, google_client};
+use crate::auth_command::{GoogleCommand, begin, finish};
 use crate::credentials::Credentials;
 use crate::declare::Google;
+use crate::sign_ins::SignIns;
 use crate::tools;
 use crate::workspace::WorkspaceFiles;
 
@@ -46,7 +50,7 @@ impl GoogleDomain {
         let root = credentials.api_url.clone();
         let client = google_client(&network, root.as_ref());
         let accounts = Accounts::new(credentials, client.clone(), &data, secrets);
-        let api = Api::new(accounts, client, root, reachable);
+        let api = Api::new(SignIns::new(accounts, masker.clone()), client, root, reachable);
         GoogleDomain { google: Arc::new(Google { api, files, masker, zone }) }
     }
 
@@ -76,7 +80,17 @@ impl Domain for GoogleDomain {
     }
 
     fn methods(&self) -> Methods {
-        Methods::default().on_operator("google.status", &self.google, status)
+        Methods::default()
+            .on_operator("google.status", &self.google, status)
+            .on_operator("google.auth.begin", &self.google, begin)
+            .on_operator("google.auth.finish", &self.google, finish)
+    }
+
+    fn owner_commands(&self) -> Vec<Arc<dyn OwnerCommand>> {
+        match self.accounts().credentials().is_configured() {
+            true => vec![Arc::new(GoogleCommand(self.google.clone()))],
+            false => Vec::new(),
+        }
     }
 
     /// Registers the tools while an account is signed in. Without credentials there is nothing to do.

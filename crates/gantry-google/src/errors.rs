@@ -23,6 +23,9 @@ pub(crate) enum GoogleError {
     /// `needed` are the scopes of which one is enough, the smallest first.
     #[error("{account} has not granted the scope {}", .needed.first().copied().unwrap_or_default())]
     MissingScope { account: String, needed: &'static [&'static str] },
+    /// A person was asked for the scope.
+    #[error("{account} did not grant the scope {scope}: {why}")]
+    ScopeDenied { account: String, scope: &'static str, why: String },
     #[error("{service} rejected the request: {text}")]
     Rejected { service: Service, status: u16, reason: String, text: String },
     /// A request that may not be repeated got no answer.
@@ -101,7 +104,8 @@ impl GoogleError {
             GoogleError::Rejected { service, status, reason, .. } => {
                 rejected_hint(*service, *status, reason, self.is_rate_limit())?
             }
-            GoogleError::Credentials(_)
+            GoogleError::ScopeDenied { .. }
+            | GoogleError::Credentials(_)
             | GoogleError::Unknown { .. }
             | GoogleError::Unreachable { .. }
             | GoogleError::Invalid { .. }
@@ -150,6 +154,7 @@ impl From<GoogleError> for ToolError {
         let message = Message { hint: err.hint(), ..Message::new(err.to_string()) };
         match err {
             GoogleError::Cancelled => ToolError::Cancelled,
+            GoogleError::ScopeDenied { .. } => ToolError::Denied(message),
             GoogleError::Unreachable { .. } | GoogleError::NoToken(_) => ToolError::Unavailable(message),
             _ => ToolError::Failed(message),
         }

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod api;
+mod auth_command;
 mod calendar;
 mod config;
 mod credentials;
@@ -13,6 +14,9 @@ mod docs;
 mod document;
 mod domain;
 mod drive;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test starts a server")]
+mod emulate_tests;
 mod errors;
 mod file_place;
 mod gmail;
@@ -25,6 +29,7 @@ mod others_words;
 mod questions;
 mod scopes;
 mod sheets;
+mod sign_ins;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod testing;

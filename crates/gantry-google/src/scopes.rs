@@ -46,6 +46,27 @@ pub fn check(scope: &str) -> Result<&str, String> {
     Err(format!("{name:?} is not a scope that the tools can use{near}"))
 }
 
+/// What a scope allows, as words before an account's address.
+pub(crate) fn purpose(scope: &str) -> &'static str {
+    match scope {
+        "gmail.send" => "send mail as",
+        "gmail.compose" => "write drafts and send mail as",
+        "gmail.modify" | "mail.google.com" => "read, change and send the mail of",
+        "gmail.readonly" | "gmail.metadata" | "gmail.labels" => "read the mail of",
+        "spreadsheets" => "read and change the spreadsheets of",
+        "spreadsheets.readonly" => "read the spreadsheets of",
+        "documents" => "read and change the documents of",
+        "documents.readonly" => "read the documents of",
+        "drive" => "read and change all files of",
+        "drive.file" => "create files in the Drive of",
+        "drive.metadata" => "rename and move the files of",
+        "drive.readonly" | "drive.metadata.readonly" => "read the files of",
+        "calendar" => "read and change the calendars of",
+        "calendar.events" => "read and change the events of",
+        _ => "read the calendars of",
+    }
+}
+
 /// Returns the full name of a scope.
 pub(crate) fn full(short: &str) -> String {
     match short {

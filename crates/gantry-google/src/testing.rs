@@ -19,6 +19,7 @@ use crate::accounts::Accounts;
 use crate::api::{Api, google_client};
 use crate::credentials::{Credentials, OAuthClient};
 use crate::declare::Google;
+use crate::sign_ins::SignIns;
 use crate::workspace::{FileFuture, WorkspaceFiles};
 
 pub(crate) const ANN: &str = "ann@example.com";
@@ -28,6 +29,7 @@ pub(crate) const STORED_SECRET: &str = "correct-horse-battery";
 const STORAGE: &str = "storage";
 
 pub(crate) struct Bench {
+    pub(crate) google: Arc<Google>,
     pub(crate) fake: FakeGoogle,
     pub(crate) gate: Gate,
     pub(crate) audit: Arc<MemoryAudit>,
@@ -124,24 +126,39 @@ impl Bench {
 
     pub(crate) async fn without_account(scopes: &[&str]) -> Bench {
         let fake = FakeGoogle::start().await;
-        let folder = tempfile::tempdir().unwrap();
         let credentials = credentials(&fake, scopes);
+        Bench::of(fake, credentials)
+    }
+
+    /// Ann's token is valid at another server.
+    pub(crate) async fn at(server: &Url, token: &str, scopes: &[&str]) -> Bench {
+        let fake = FakeGoogle::start().await;
+        let mut credentials = credentials(&fake, scopes);
+        credentials.api_url = Some(server.clone());
+        let bench = Bench::of(fake, credentials);
+        bench.accounts.add_for_test(ANN, token, scopes);
+        bench
+    }
+
+    fn of(fake: FakeGoogle, credentials: Credentials) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
         let accounts = accounts_in(&folder, credentials.clone());
         let client = google_client(&ClientOptions::default(), credentials.api_url.as_ref());
+        let masker = Masker::new([STORED_SECRET.to_owned()]);
         let google = Arc::new(Google {
             api: Api::new(
-                accounts.clone(),
+                SignIns::new(accounts.clone(), masker.clone()),
                 client,
                 credentials.api_url,
                 Arc::new(|_| NetworkPolicy::AllowAll),
             ),
             files: Arc::new(TestFiles(folder.path().to_owned())),
-            masker: Masker::new([STORED_SECRET.to_owned()]),
+            masker,
             zone: TimeZone::get("Europe/Berlin").unwrap(),
         });
         // Without a masker, so that a token that gets anywhere is seen.
         let (gate, audit) = gate(crate::tools::all(&google));
-        Bench { fake, gate, audit, accounts, folder }
+        Bench { google, fake, gate, audit, accounts, folder }
     }
 
     /// A file of the workspace.

@@ -176,10 +176,11 @@ impl RunningGateway {
             Arc::new(PortsDomain(machine.clone())),
             Arc::new(AgentsDomain::new(sessions.clone())),
             Arc::new(ChannelsDomain::open(ChannelsParts { config: config.channels.clone(), database: database.clone(), sessions: sessions.clone(), outbox: outbox.clone(), objects: native.objects().clone(), network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), public_url: config.gateway.public_url.clone() }).await?),
-            Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions, outbox, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
+            Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions: sessions.clone(), outbox, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
             Arc::new(GoogleDomain::new(google::parts(environment, &config, &machine, &native, &masker)?)),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
+        sessions.set_owner_commands(domains.iter().flat_map(|domain| domain.owner_commands()).collect());
         let gateway = Gateway::new(GatewayParts {
             domains: domains.clone(),
             gate: gate.clone(),

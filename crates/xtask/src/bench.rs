@@ -105,6 +105,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("channels", &["gantry-channels", "--example", "chats"]),
     ("flow", &["gantry-flow", "--example", "outbox_messages"]),
     ("google", &["gantry-google", "--features", "testing", "--example", "mails"]),
+    ("google", &["gantry-google", "--example", "reads"]),
     ("sandbox", &["gantry-process", "--bins"]),
     ("sandbox", &["gantry-process", "--example", "latency"]),
     ("sandbox", &["gantry-files", "--example", "changed"]),

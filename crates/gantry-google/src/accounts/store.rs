@@ -33,17 +33,17 @@ impl AccountKind {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AccountRecord {
-    pub(super) email: String,
-    pub(super) kind: AccountKind,
-    pub(super) client_id: String,
+pub(crate) struct AccountRecord {
+    pub(crate) email: String,
+    pub(crate) kind: AccountKind,
+    pub(crate) client_id: String,
     /// Short names of the scopes that were granted.
-    pub(super) scopes: Vec<String>,
+    pub(crate) scopes: Vec<String>,
     /// When the access token ends, in milliseconds since 1970.
-    pub(super) expires: i64,
+    pub(crate) expires: i64,
     /// Why Google ended the sign-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ended: Option<String>,
+    pub(crate) ended: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -121,11 +121,14 @@ async fn requests_stay_on_googles_hosts_and_within_the_agents_policy() {
     let own = google_client(&ClientOptions::default(), root.as_ref());
     let call = Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Cli, "/".into());
     let request = || ApiCall::get(Service::Calendar, "/calendars/primary/events", &["calendar.readonly"]);
-    let denied =
-        Api::new(bench.accounts.clone(), own, root, closed).call(&call, None, request()).await.unwrap_err();
+    let denied = Api::new(bench.google.api.sign_ins().clone(), own, root, closed)
+        .call(&call, None, request())
+        .await
+        .unwrap_err();
     assert!(denied.to_string().contains("this agent may not use the network"), "{denied}");
     // Without the setting for tests, requests go to Google's own hosts.
-    let api = Api::new(bench.accounts.clone(), client, None, Arc::new(|_| NetworkPolicy::AllowAll));
+    let api =
+        Api::new(bench.google.api.sign_ins().clone(), client, None, Arc::new(|_| NetworkPolicy::AllowAll));
     let token = AccessToken { account: ANN.to_owned(), value: "x".to_owned() };
     for (service, url) in [
         (Service::Gmail, "https://gmail.googleapis.com/gmail/v1/users/me/x"),

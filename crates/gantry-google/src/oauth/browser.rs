@@ -80,8 +80,13 @@ impl BrowserSignIn {
         self.page.as_ref().map(LoginPage::port)
     }
 
+    /// Identifies this sign-in in the address that the browser ends at.
+    pub(crate) fn state(&self) -> &str {
+        &self.secrets.state
+    }
+
     /// Waits for the browser and exchanges the code.
-    pub(crate) async fn wait(self, oauth: &OAuth) -> Result<Tokens, SignInError> {
+    pub(crate) async fn wait(&self, oauth: &OAuth) -> Result<Tokens, SignInError> {
         let Some(page) = &self.page else {
             return Err(SignInError::Pasted("this sign-in waits for an address"));
         };
@@ -91,7 +96,7 @@ impl BrowserSignIn {
     }
 
     /// Exchanges the code of a pasted address.
-    pub(crate) async fn finish(self, oauth: &OAuth, pasted: &str) -> Result<Tokens, SignInError> {
+    pub(crate) async fn finish(&self, oauth: &OAuth, pasted: &str) -> Result<Tokens, SignInError> {
         let returned = Returned::read(pasted.trim(), &self.secrets.state)
             .ok_or(SignInError::Pasted("paste the whole address that the browser shows after you agreed"))?;
         let code = code(&returned)?;

@@ -33,7 +33,9 @@ impl AskedCall {
     pub(crate) fn new(masker: &Masker, call: &Call, tool: &Tool, input: &Value) -> AskedCall {
         let machine = machine_of(tool, input);
         let is_remote = tool.is_remote() || machine != LOCAL_NODE;
-        AskedCall { call: Arc::new(call.clone()), machine, is_remote, masker: masker.now() }
+        // Nobody is asked while a question is written.
+        let call = Call { approver: None, egress_approver: None, ..call.clone() };
+        AskedCall { call: Arc::new(call), machine, is_remote, masker: masker.now() }
     }
 
     /// Masks secrets. A text has to be masked before it is compared with another one, because a diff could split a secret.

@@ -95,6 +95,37 @@ async fn tools_come_with_the_sign_in_and_go_with_the_sign_out() {
     }
 }
 
+/// Sends a slash command to the owner's conversation. Returns the status and the answer.
+fn command(gateway: &Gateway, text: &str) -> (u16, String) {
+    let path = "/v1/sessions/agent:main:main/messages";
+    let answer = gateway.ask("POST", path, &[], json!({"message": text}).to_string().as_bytes());
+    (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owner_signs_in_from_a_conversation() {
+    let fake = FakeGoogle::start().await;
+    let world = configured(&fake);
+    let gateway = Gateway::start(&world);
+    let (status, help) = command(&gateway, "/help");
+    assert!(status == 200 && help.contains("/google auth [SCOPE"), "{help}");
+    let (_, begun) = command(&gateway, "/google auth gmail.send");
+    let url = begun.split(['"', ' ', '\\']).find(|word| word.starts_with("http://127")).unwrap().to_owned();
+    let page = Command::new("curl").args(["-sL", "--max-time", "10", &url]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&page.stdout), "You are logged in. You can close this page.");
+    eventually("the tools", SOON, || google_tools(&world).len() == 5);
+    let (_, shown) = command(&gateway, "/google");
+    assert!(shown.contains("ann@example.com") && shown.contains("gmail.send"), "{shown}");
+    // A client token is not the owner.
+    let token = world.run(&["tokens", "add", "ci", "--json"]).json()["token"].as_str().unwrap().to_owned();
+    let path = "/v1/sessions/agent:main:main/messages";
+    let bearer = format!("Bearer {token}");
+    let message = json!({"message": "/google auth"}).to_string();
+    let refused = gateway.ask("POST", path, &[("authorization", &bearer)], message.as_bytes());
+    let text = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.status >= 400 && !text.contains("http://127"), "{text}");
+}
+
 #[test]
 fn without_credentials_there_are_no_tools_and_a_hint() {
     let world = World::new();

@@ -215,7 +215,7 @@ fn groups_answer_when_addressed_and_never_approve() {
         "the group does not see the call"
     );
     assert_eq!(bridge.says("g2", "ann", "group", "room", "/approve")["status"], "accepted");
-    bridge.message("room", "Please answer in our chat of two.");
+    bridge.message("room", "Please write this in our chat of two.");
     assert_eq!(bridge.presses("p1", "ann", "dm", "d1", "m", handle), "Denied.");
     // The run has read what others wrote and what a command printed, so the owner decides about its answer.
     bridge.message("room", "This answer waits for its owner.");
