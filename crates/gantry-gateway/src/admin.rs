@@ -62,7 +62,8 @@ impl Gateway {
                 let NodeRename { id, new_id } = request.parse()?;
                 refuse_own_machine(&request.method, &id)?;
                 self.nodes.rename(&id, &new_id).await.map_err(database_error)?;
-                let rules = self.gate.policy().rules_about_node(&id);
+                let policy = self.gate.policy();
+                let rules = policy.rules_about_node(&id);
                 let rules = rules.into_iter().map(str::to_owned).collect();
                 raw(&NodeRenamed { id, rules })
             }

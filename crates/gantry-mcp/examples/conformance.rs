@@ -13,8 +13,8 @@ use std::time::Duration;
 use gantry_mcp::{Backend, CallRequest, McpServer, Names, OfferedTools, Who, http_service};
 use gantry_tool::testing::{MemoryAudit, MemoryResults};
 use gantry_tool::{
-    Call, Ctx, Decision, Gate, GateParts, Outcome, Policy, Principal, Progress, Refusal, Registry,
-    RemoteTool, Reply, Rule, SensitivePaths, Surface, Text, Tool, ToolError, ToolScope, Toolset,
+    Call, Ctx, Decision, Gate, GateParts, GateSettings, Outcome, Policy, Principal, Progress, Refusal,
+    Registry, RemoteTool, Reply, Rule, SensitivePaths, Surface, Text, Tool, ToolError, ToolScope, Toolset,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -196,7 +196,7 @@ async fn main() {
         asks.map(|tools| Rule::new("fixtures", tools, Decision::Ask, "the suite wants to be asked").unwrap());
     let policy = Policy::new(asks.into(), SensitivePaths::default(), Vec::new());
     let parts = GateParts::new(Arc::new(MemoryAudit::default()), Arc::new(MemoryResults::default()));
-    let gate = Gate::new(GateParts { registry, policy, ..parts });
+    let gate = Gate::new(GateParts { registry, settings: GateSettings::of(policy), ..parts });
     let server = McpServer::new(Fixtures(Arc::new(gate)), "0.0.0");
     let (service, _) = http_service(server, CancellationToken::new());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -127,6 +127,9 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
+    /// What every worker gets first, and how often it was replaced.
+    setup: Arc<Vec<u8>>,
+    generation: u64,
     /// The one that was idle for the shortest time is last.
     idle: Vec<Idle>,
     /// A task ends idle workers.
@@ -151,10 +154,11 @@ struct FailedStart {
 impl Workers {
     pub fn new(options: WorkersOptions) -> Self {
         let queue = Queue::new(options.count, options.max_waiting);
+        let state = State { setup: Arc::new(options.setup.clone()), ..State::default() };
         let inner = Inner {
             options,
             queue,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             ending: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
@@ -198,6 +202,13 @@ impl Workers {
         }
     }
 
+    /// Replaces the setup. Idle workers end, busy ones end after their job, and new ones get it.
+    pub fn replace_setup(&self, setup: Vec<u8>) {
+        let mut state = self.inner.state();
+        (state.setup, state.generation) = (Arc::new(setup), state.generation + 1);
+        std::mem::take(&mut state.idle).into_iter().for_each(|idle| self.inner.end(idle.worker));
+    }
+
     /// Ends all workers and the jobs they run. Returns when they are gone.
     pub async fn shutdown(&self) {
         self.inner.stop.cancel();
@@ -228,7 +239,11 @@ impl Inner {
             return Err(WorkerError::Start { reason, wait: retry_at - now });
         }
         let options = &self.options;
-        let started = tokio::time::timeout(START_LIMIT, Worker::start(options)).await;
+        let (setup, generation) = {
+            let state = self.state();
+            (state.setup.clone(), state.generation)
+        };
+        let started = tokio::time::timeout(START_LIMIT, Worker::start(options, &setup, generation)).await;
         let started = started.unwrap_or_else(|_| Err(std::io::Error::other("it does not answer")));
         let mut state = self.state();
         match started {
@@ -251,6 +266,9 @@ impl Inner {
             return self.end(worker);
         }
         let mut state = self.state();
+        if worker.generation != state.generation {
+            return self.end(worker);
+        }
         state.idle.push(Idle { worker, since: Instant::now() });
         if !std::mem::replace(&mut state.is_reaping, true) {
             tokio::spawn(reap_idle(Arc::downgrade(self), self.options.idle));

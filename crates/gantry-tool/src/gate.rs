@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 use crate::call::Call;
 use crate::error::{Refusal, RefusalCode, ToolError, Violation};
+use crate::live::Live;
 use crate::metrics::{Metrics, Status};
 use crate::policy::{Decision, Policy, Verdict};
 use crate::registry::Registry;
@@ -35,26 +36,20 @@ const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 /// The parts of a gate.
 pub struct GateParts {
     pub registry: Registry,
-    pub policy: Policy,
+    pub settings: Live<GateSettings>,
     pub masker: Masker,
     pub audit: Arc<dyn AuditSink>,
     pub results: Arc<dyn ResultStore>,
-    /// The limit for a result in the agent loop.
-    pub max_result_chars: usize,
-    /// The limit for a result for an MCP client.
-    pub max_mcp_result_chars: usize,
 }
 
 impl GateParts {
     pub fn new(audit: Arc<dyn AuditSink>, results: Arc<dyn ResultStore>) -> GateParts {
         GateParts {
             registry: Registry::default(),
-            policy: Policy::default(),
+            settings: Live::default(),
             masker: Masker::default(),
             audit,
             results,
-            max_result_chars: budget::DEFAULT_MAX_RESULT_CHARS,
-            max_mcp_result_chars: budget::DEFAULT_MAX_MCP_RESULT_CHARS,
         }
     }
 }
@@ -94,6 +89,33 @@ pub enum Answer {
     Refused(Refusal),
 }
 
+/// What a changed configuration replaces while the gate runs.
+#[derive(Debug, Clone)]
+pub struct GateSettings {
+    pub policy: Policy,
+    /// The limit for a result in the agent loop.
+    pub max_result_chars: usize,
+    /// The limit for a result for an MCP client.
+    pub max_mcp_result_chars: usize,
+}
+
+impl Default for GateSettings {
+    fn default() -> GateSettings {
+        GateSettings {
+            policy: Policy::default(),
+            max_result_chars: budget::DEFAULT_MAX_RESULT_CHARS,
+            max_mcp_result_chars: budget::DEFAULT_MAX_MCP_RESULT_CHARS,
+        }
+    }
+}
+
+impl GateSettings {
+    /// A policy with the default limits.
+    pub fn of(policy: Policy) -> Live<GateSettings> {
+        Live::new(GateSettings { policy, ..GateSettings::default() })
+    }
+}
+
 /// Cheap to share behind an `Arc`; calls run concurrently.
 pub struct Gate {
     parts: GateParts,
@@ -105,18 +127,20 @@ impl Gate {
         Gate { parts, metrics: Metrics::default() }
     }
 
+    /// Replaces the settings for calls that come later.
+    pub fn configure(&self, settings: GateSettings) {
+        self.parts.settings.set(settings);
+    }
+
     /// Makes a gate over another list of tools, with the policy, audit log and secrets of this one.
     pub fn with_tools(&self, registry: Registry) -> Gate {
-        let GateParts { policy, masker, audit, results, max_result_chars, max_mcp_result_chars, .. } =
-            &self.parts;
+        let GateParts { settings, masker, audit, results, .. } = &self.parts;
         Gate::new(GateParts {
             registry,
-            policy: policy.clone(),
+            settings: settings.clone(),
             masker: masker.clone(),
             audit: audit.clone(),
             results: results.clone(),
-            max_result_chars: *max_result_chars,
-            max_mcp_result_chars: *max_mcp_result_chars,
         })
     }
 
@@ -128,8 +152,9 @@ impl Gate {
         &self.metrics
     }
 
-    pub fn policy(&self) -> &Policy {
-        &self.parts.policy
+    /// The present policy.
+    pub fn policy(&self) -> Policy {
+        self.parts.settings.get().policy.clone()
     }
 
     /// The input for a person who decides on the call: secrets masked, long values shortened.
@@ -200,12 +225,12 @@ impl Gate {
             return self.refuse_unaudited(&call, &tool, &err);
         }
         call.approved = asked.unwrap_or_default();
-        call.policy = Some(self.parts.policy.clone());
+        let policy = self.policy();
         call.writes_inside = writes_inside && call.principal.is_own_agent();
         call.escalated = escalation::leaves_sandbox(&call, &tool, &input);
         // A person who approved the call has seen the sensitive path.
-        call.avoid_sensitive =
-            !asks_for_sensitive && !self.parts.policy.allows_sensitive(&call, &tool, &input);
+        call.avoid_sensitive = !asks_for_sensitive && !policy.allows_sensitive(&call, &tool, &input);
+        call.policy = Some(policy);
 
         call.findings.note_run();
         let call = Arc::new(call);

@@ -17,6 +17,7 @@ mod audit;
 mod call;
 mod error;
 mod gate;
+mod live;
 mod metrics;
 mod policy;
 mod registry;
@@ -41,7 +42,8 @@ pub use gate::approval::{
 pub use gate::escalation::ESCALATION_FIELD;
 pub use gate::explain::{CheckedRule, ExplainedTouch, Explanation};
 pub use gate::replay::Replayed;
-pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
+pub use gate::{Answer, Gate, GateParts, GateSettings, Outcome, ResumedWork};
+pub use live::Live;
 pub use metrics::{Metrics, Status};
 pub use policy::sensitive::SensitivePaths;
 pub use policy::{

@@ -17,8 +17,10 @@ use std::time::{Duration, SystemTime};
 use gantry_files::{Changed, ScanLimits, changed_since};
 use gantry_net::{ClientOptions, EgressOptions, EgressProxy, NetworkPolicy};
 use gantry_process::{PrivateTmp, Processes};
-use gantry_tool::{AuditSink, Call, Label, Masker, ToolError};
+use gantry_tool::{AuditSink, Call, Label, Live, Masker, ToolError};
 use tokio_util::sync::CancellationToken;
+
+use crate::machine::MachineSettings;
 
 pub use egress_host::{EgressHost, EgressHostError};
 use judge::SessionJudge;
@@ -48,7 +50,7 @@ type SessionList = Mutex<Vec<Arc<ShellSession>>>;
 pub(crate) struct AgentShells {
     processes: Processes,
     temp_dir: PathBuf,
-    settings: Arc<EgressSettings>,
+    settings: Live<MachineSettings>,
     audit: Arc<dyn AuditSink>,
     masker: Masker,
     closed_ports: Mutex<Vec<u16>>,
@@ -64,14 +66,14 @@ impl AgentShells {
     pub(crate) fn new(
         processes: Processes,
         temp_dir: PathBuf,
-        settings: EgressSettings,
+        settings: Live<MachineSettings>,
         audit: Arc<dyn AuditSink>,
         masker: Masker,
     ) -> AgentShells {
         AgentShells {
             processes,
             temp_dir,
-            settings: Arc::new(settings),
+            settings,
             audit,
             masker,
             closed_ports: Mutex::default(),
@@ -236,7 +238,7 @@ impl AgentShells {
 
     fn proxy(&self, policy: &NetworkPolicy) -> EgressProxy {
         EgressProxy::new(EgressOptions {
-            network: self.settings.network.clone(),
+            network: self.settings.get().egress.network.clone(),
             policy: policy.clone(),
             closed_ports: self.closed_ports.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             ..EgressOptions::default()

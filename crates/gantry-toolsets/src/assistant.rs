@@ -43,7 +43,7 @@ pub(crate) const NATIVE_STATE_TOOLS: &[ToolEntry<Native>] = &[
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     // `web_research` is offered only if the operator configured a search provider.
-    let can_search = machine.web().search.is_configured();
+    let can_search = machine.settings().web.search.is_configured();
     let usable = TOOLS.iter().filter(|(name, _)| can_search || *name != web_research::NAME);
     usable.map(|(_, tool)| tool(machine)).collect()
 }

@@ -33,7 +33,9 @@ pub use agent_shells::{
 };
 pub use assistant::{TokenCache, missing_secrets};
 pub use gantry_tool::LOCAL_NODE;
-pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};
+pub use machine::{
+    Isolation, IsolationLevel, Machine, MachineParts, MachineSettings, SandboxMode, ShellSettings,
+};
 pub use model_tools::{ANTHROPIC_WEB_SEARCH, MODEL_TOOLS, ModelTool};
 pub use native::{
     Endpoint, Ends, Native, NodeLogs, NodeServices, SkillSource, StoredTree, ToolFuture, Transferred,

@@ -9,7 +9,7 @@ use gantry_files::{FileError, Files, PartRecords, Scope, WriteOptions};
 use gantry_net::{Client, NetworkPolicy};
 use gantry_process::workers::Workers;
 use gantry_process::{ProcessError, Processes, env};
-use gantry_tool::{AuditSink, Call, Message, ResultStore, SensitivePaths, ToolError};
+use gantry_tool::{AuditSink, Call, Live, Masker, Message, ResultStore, SensitivePaths, ToolError};
 
 use crate::agent_shells::{AgentShells, EgressSettings, ShellUse};
 use crate::web::Web;
@@ -25,8 +25,24 @@ mod sandbox_hint;
 /// `Machine` is the state that every tool of a machine shares.
 pub struct Machine {
     parts: MachineParts,
+    settings: Live<MachineSettings>,
+    masker: Masker,
     shells: AgentShells,
     scopes: FileScopes,
+}
+
+/// The operator's settings, which a changed configuration replaces.
+#[derive(Debug, Clone, Default)]
+pub struct MachineSettings {
+    pub sensitive: SensitivePaths,
+    pub shell: ShellSettings,
+    pub isolation: Isolation,
+    /// The isolation of each agent that does not use the default.
+    pub agent_isolation: BTreeMap<String, Isolation>,
+    /// Clients and settings of the web tools.
+    pub web: Web,
+    /// Settings for the connections of isolated commands.
+    pub egress: EgressSettings,
 }
 
 pub struct MachineParts {
@@ -37,21 +53,13 @@ pub struct MachineParts {
     pub variables: Vec<(OsString, OsString)>,
     /// Gantry's own directories and files, closed to tools and to sandboxed commands.
     pub closed: Vec<PathBuf>,
-    pub sensitive: SensitivePaths,
+    pub settings: MachineSettings,
     /// The directory for private temporary directories.
     pub temp_dir: PathBuf,
     /// The directory for the package caches of agents, one directory each.
     pub agent_caches: Option<PathBuf>,
-    pub shell: ShellSettings,
-    pub isolation: Isolation,
-    /// The isolation of each agent that does not use the default.
-    pub agent_isolation: BTreeMap<String, Isolation>,
     /// The process ends with this call, so no command can run in the background.
     pub one_shot: bool,
-    /// Clients and settings of the web tools.
-    pub web: Web,
-    /// Settings for the connections of isolated commands.
-    pub egress: EgressSettings,
     /// Records the connections of isolated commands.
     pub audit: Arc<dyn AuditSink>,
     /// Confines every caller to the workspace: paths are contained, and the kernel confines every
@@ -130,15 +138,35 @@ pub enum IsolationLevel {
 
 impl Machine {
     pub fn new(parts: MachineParts) -> Machine {
-        let scopes = FileScopes::new(parts.files.clone(), parts.sensitive.clone());
+        let settings = Live::new(parts.settings.clone());
+        let masker = parts.settings.web.masker.clone();
+        let present = settings.clone();
+        let is_sensitive = Arc::new(move |path: &Path| present.get().sensitive.contains(path));
+        let scopes = FileScopes::new(parts.files.clone(), is_sensitive);
         let shells = AgentShells::new(
             parts.processes.clone(),
             parts.temp_dir.clone(),
-            parts.egress.clone(),
+            settings.clone(),
             parts.audit.clone(),
-            parts.web.masker.clone(),
+            masker.clone(),
         );
-        Machine { parts, shells, scopes }
+        Machine { parts, settings, masker, shells, scopes }
+    }
+
+    /// Replaces the settings for calls that come later. The stores of credentials stay as they are.
+    pub fn configure(&self, settings: MachineSettings) {
+        let Web { secrets, apis, tokens, .. } = self.settings.get().web.clone();
+        let web = Web { secrets, apis, tokens, masker: self.masker.clone(), ..settings.web };
+        self.settings.set(MachineSettings { web, ..settings });
+    }
+
+    pub(crate) fn settings(&self) -> Arc<MachineSettings> {
+        self.settings.get()
+    }
+
+    /// Masks text that tools store themselves; the gate masks their answers.
+    pub(crate) fn masker(&self) -> &Masker {
+        &self.masker
     }
 
     pub(crate) fn processes(&self) -> &Processes {
@@ -147,14 +175,6 @@ impl Machine {
 
     pub(crate) fn results(&self) -> &dyn ResultStore {
         &*self.parts.results
-    }
-
-    pub(crate) fn sensitive(&self) -> &SensitivePaths {
-        &self.parts.sensitive
-    }
-
-    pub(crate) fn shell(&self) -> &ShellSettings {
-        &self.parts.shell
     }
 
     pub(crate) fn closed(&self) -> &[PathBuf] {
@@ -296,7 +316,8 @@ impl Machine {
 
     /// Returns what the agent's isolation and those of all its policy agents allow.
     pub(crate) fn isolation(&self, call: &Call) -> Isolation {
-        let of = |agent| self.parts.agent_isolation.get(agent).unwrap_or(&self.parts.isolation);
+        let settings = self.settings();
+        let of = |agent| settings.agent_isolation.get(agent).unwrap_or(&settings.isolation);
         let own = of(&call.agent).clone();
         call.policy_agents.iter().map(of).fold(own, |isolation, other| isolation.within(other))
     }
@@ -308,16 +329,13 @@ impl Machine {
 
     /// Returns the hosts that web tools of an agent may reach.
     pub fn reachable_by(&self, agent: &str) -> NetworkPolicy {
-        self.parts.agent_isolation.get(agent).unwrap_or(&self.parts.isolation).reachable()
+        let settings = self.settings();
+        settings.agent_isolation.get(agent).unwrap_or(&settings.isolation).reachable()
     }
 
     /// Returns the guarded client of the web tools.
     pub fn web_client(&self) -> Client {
-        self.parts.web.client.clone()
-    }
-
-    pub(crate) fn web(&self) -> &Web {
-        &self.parts.web
+        self.settings().web.client.clone()
     }
 
     fn home(&self) -> Option<&Path> {

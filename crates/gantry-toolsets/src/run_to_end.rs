@@ -13,14 +13,14 @@ use crate::{Ctx, Machine};
 
 /// Waits for the command to end. Its output is not cut within a known secret. A command killed because its call was cancelled is an error.
 pub(crate) async fn run_to_end(ctx: &Ctx, command: Command) -> Result<Finished, ProcessError> {
-    let command = Command { beyond_cut: beyond_cut(&ctx.state.web().masker), ..command };
+    let command = Command { beyond_cut: beyond_cut(ctx.state.masker()), ..command };
     let finished = ctx.state.processes().run(command, ctx.call.cancel.clone()).await?;
     after_end(ctx, finished)
 }
 
 /// Like [`run_to_end`], in a worker process if there are workers.
 pub(crate) async fn run_to_end_in_worker(ctx: &Ctx, command: Command) -> Result<Finished, ToolError> {
-    let command = Command { beyond_cut: beyond_cut(&ctx.state.web().masker), ..command };
+    let command = Command { beyond_cut: beyond_cut(ctx.state.masker()), ..command };
     match command_in_worker(ctx, command).await {
         Ok(finished) => after_end(ctx, finished?).map_err(process_error),
         Err(command) => run_to_end(ctx, command).await.map_err(process_error),
@@ -28,7 +28,7 @@ pub(crate) async fn run_to_end_in_worker(ctx: &Ctx, command: Command) -> Result<
 }
 
 fn after_end(ctx: &Ctx, finished: Finished) -> Result<Finished, ProcessError> {
-    let masker = &ctx.state.web().masker;
+    let masker = ctx.state.masker();
     ctx.call.findings.warn(&finished.ended.quarantined);
     if finished.ended.cancelled {
         return Err(ProcessError::Cancelled);

@@ -20,14 +20,16 @@ use gantry_process::workers::{Workers, WorkersOptions};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{DataDir, Depth, KeptResults, Memories, Objects, Secrets};
 use gantry_tool::testing::MemoryAudit;
-use gantry_tool::{Call, Gate, GateParts, Masker, Policy, Principal, Registry, SensitivePaths, Surface};
+use gantry_tool::{
+    Call, Gate, GateParts, GateSettings, Masker, Policy, Principal, Registry, SensitivePaths, Surface,
+};
 use serde_json::Value;
 
 pub mod site;
 
 use crate::{
-    Endpoint, Machine, MachineParts, Native, NodeLogs, NodeServices, ShellSettings, ToolFuture, Transferred,
-    WorkerSetup, gateway_tools,
+    Endpoint, Machine, MachineParts, MachineSettings, Native, NodeLogs, NodeServices, ToolFuture,
+    Transferred, WorkerSetup, gateway_tools,
 };
 
 /// The configuration that `gsv__ConfigGet` shows on a bench, already masked.
@@ -117,21 +119,16 @@ impl Bench {
             results: results.clone(),
             variables: variables(&root),
             closed: closed.clone(),
-            sensitive: SensitivePaths::default(),
+            settings: MachineSettings { web: web(&data), ..MachineSettings::default() },
             temp_dir: root.join("tmp"),
             agent_caches: Some(root.join("caches")),
-            shell: ShellSettings::default(),
-            isolation: crate::Isolation::default(),
-            agent_isolation: std::collections::BTreeMap::new(),
             one_shot: false,
-            web: web(&data),
-            egress: crate::EgressSettings::default(),
             audit: audit.clone(),
             contain: false,
             workers: None,
         };
         change(&mut parts);
-        let masker = parts.web.masker.clone();
+        let masker = parts.settings.web.masker.clone();
         let registry = Registry::default();
         let objects = Objects::folder(&DataDir::new(data.clone()));
         let memories = Memories::new(DataDir::new(data));
@@ -143,7 +140,7 @@ impl Bench {
         let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
         let gate = Gate::new(GateParts {
             registry,
-            policy,
+            settings: GateSettings::of(policy),
             masker,
             ..GateParts::new(audit.clone(), results.clone())
         });
@@ -266,7 +263,7 @@ pub fn use_workers(parts: &mut MachineParts, change: impl FnOnce(&mut WorkersOpt
     let setup = WorkerSetup {
         closed: parts.closed.clone(),
         pending: data.join("pending"),
-        sensitive: parts.sensitive.clone(),
+        sensitive: parts.settings.sensitive.clone(),
         keeper: keeper(),
         keeper_args: Vec::new(),
         process_logs: data.join("processes"),
@@ -280,7 +277,7 @@ pub fn use_workers(parts: &mut MachineParts, change: impl FnOnce(&mut WorkersOpt
 /// Lets the web tools reach the servers that a test starts on this machine.
 pub fn reach_this_machine(parts: &mut MachineParts) {
     let loopback = ["127.0.0.0/8", "::1/128"].map(|range| range.parse().unwrap());
-    parts.web.client =
+    parts.settings.web.client =
         Client::new(ClientOptions { allowed_ranges: loopback.to_vec(), ..ClientOptions::default() });
 }
 

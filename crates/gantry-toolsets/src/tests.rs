@@ -7,7 +7,7 @@ use crate::testing::Bench;
 /// Returns a bench with every setting that a tool needs, and with the agents' tools.
 fn bench() -> Bench {
     let bench = Bench::with(|parts| {
-        parts.web.search.searxng_url = Some("https://searx.example".into());
+        parts.settings.web.search.searxng_url = Some("https://searx.example".into());
     });
     for tool in gantry_agent::tools(None).into_iter().chain(gantry_flow::tools(None)) {
         bench.gate.registry().register(tool).unwrap();

@@ -4,7 +4,7 @@
 //! and opens files and starts commands with the same engines. [`worker_main`] is the worker's side.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -200,7 +200,9 @@ pub fn worker_main() -> ExitCode {
         keeper_args.push(memory.keeper_argument());
         let options = ProcessesOptions::new(setup.keeper, setup.process_logs);
         let processes = Processes::new(ProcessesOptions { keeper_args, ..options });
-        let worker = Arc::new(Worker { scopes: FileScopes::new(files, setup.sensitive), processes });
+        let sensitive = setup.sensitive;
+        let is_sensitive = Arc::new(move |path: &Path| sensitive.contains(path));
+        let worker = Arc::new(Worker { scopes: FileScopes::new(files, is_sensitive), processes });
         Ok(move |frame, cancel| {
             let worker = worker.clone();
             async move { worker.answer(frame, cancel).await }

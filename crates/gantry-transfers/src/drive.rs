@@ -149,7 +149,8 @@ impl Transfers {
     ) -> Result<(), Failure> {
         // Rules may have changed since the transfer began. They are checked before the wait for endpoints, so that a
         // denied transfer does not stay waiting.
-        spec.ends().check(self.gate.policy(), &spec.policy_call).map_err(|mut refusal| {
+        let policy = self.gate.policy();
+        spec.ends().check(&policy, &spec.policy_call).map_err(|mut refusal| {
             if progress.begun {
                 refusal.message.push_str("; files that had arrived complete before are kept");
             }
@@ -159,7 +160,7 @@ impl Transfers {
             tokio::try_join!(self.connect(&spec.source), self.connect(&spec.destination))?;
         let attempt = Attempt {
             spec,
-            policy: self.gate.policy(),
+            policy: &policy,
             source,
             destination,
             relay: self.relay.clone(),

@@ -13,10 +13,10 @@ use gantry_process::workers::Workers;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLimits, AuditLog, DataDir, GatewayLock, KeptResults, Memories, Objects};
 use gantry_tool::{
-    AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
-    Registry, SensitivePaths, Surface, Tool, nearest,
+    AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, GateSettings, Live, Masker,
+    Policy, Principal, Registry, SensitivePaths, Surface, Tool, nearest,
 };
-use gantry_toolsets::{Machine, MachineParts, Native, Web};
+use gantry_toolsets::{Machine, MachineParts, MachineSettings, Native, Web};
 
 use crate::config::{AgentConfig, Config};
 use crate::environment::{Environment, own_program};
@@ -63,7 +63,7 @@ impl Local {
         let setup = Setup {
             processes: processes.clone(),
             pending: data.pending(),
-            closed: closed.clone(),
+            closed,
             results: results.clone(),
             audit: audit.clone(),
             one_shot: lifetime == Lifetime::OneCall,
@@ -74,7 +74,6 @@ impl Local {
         if let Some(port) = config.shell.settings().isolated.then(|| running_gateway_port(data)).flatten() {
             machine.close_port(port);
         }
-        let sensitive = sensitive_paths(&environment, &config);
         let registry = Registry::default();
         let memories = Memories::new(data.clone());
         let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
@@ -86,12 +85,10 @@ impl Local {
             live_config::open_mcp_servers(&environment, &config, processes.clone(), registry.clone())?;
         let gate = Gate::new(GateParts {
             registry,
-            policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
+            settings: Live::new(gate_settings(&environment, &config)?),
             masker: masker(&environment, &config),
             audit,
             results,
-            max_result_chars: config.max_tool_result_chars,
-            max_mcp_result_chars: config.mcp.max_tool_result_chars,
         });
         Ok(Local { gate, config, environment, processes, servers })
     }
@@ -167,20 +164,37 @@ impl Setup {
             results: self.results,
             variables: environment.variables.clone(),
             closed: self.closed,
-            sensitive: sensitive_paths(environment, config),
+            settings: machine_settings(environment, config)?,
             temp_dir: environment.variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
             agent_caches: agent_caches(environment),
-            shell: config.shell.settings(),
-            isolation: config.isolation.settings(),
-            agent_isolation: agent_isolation(config),
-            web: web(environment, config)?,
-            egress: config.egress.settings(config.web.network(environment.trust()?)),
             audit: self.audit,
             one_shot: self.one_shot,
             contain: self.contain,
             workers: self.workers,
         }))
     }
+}
+
+/// Returns the settings of the machine that a changed configuration replaces.
+pub(crate) fn machine_settings(environment: &Environment, config: &Config) -> Result<MachineSettings> {
+    Ok(MachineSettings {
+        sensitive: sensitive_paths(environment, config),
+        shell: config.shell.settings(),
+        isolation: config.isolation.settings(),
+        agent_isolation: agent_isolation(config),
+        web: web(environment, config)?,
+        egress: config.egress.settings(config.web.network(environment.trust()?)),
+    })
+}
+
+/// Returns the settings of a gate that a changed configuration replaces.
+pub(crate) fn gate_settings(environment: &Environment, config: &Config) -> Result<GateSettings> {
+    let sensitive = sensitive_paths(environment, config);
+    Ok(GateSettings {
+        policy: Policy::new(config.policy.build_rules()?, sensitive, environment.closed()),
+        max_result_chars: config.max_tool_result_chars,
+        max_mcp_result_chars: config.mcp.max_tool_result_chars,
+    })
 }
 
 /// Returns the directory for the package caches of agents: `gantry/agents` in the user's cache directory.

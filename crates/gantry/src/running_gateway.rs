@@ -22,7 +22,7 @@ use gantry_process::workers::{Workers, WorkersOptions};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_protocol::GatewayStatus;
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Memories, Running};
-use gantry_tool::{Gate, GateParts, Masker, NodeState, Policy, Registry};
+use gantry_tool::{Gate, GateParts, Live, Masker, NodeState, Registry};
 use gantry_toolsets::{
     LOCAL_NODE, Machine, Native, PartsFolder, WorkerSetup, node_tools, process_end, transfer_service,
 };
@@ -35,7 +35,7 @@ use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::UsageError;
 use crate::google;
 use crate::live_config::{self, LiveConfig};
-use crate::local::{KEEPER_ARGUMENT, Setup, WORKER_ARGUMENT, masker, sensitive_paths};
+use crate::local::{KEEPER_ARGUMENT, Setup, WORKER_ARGUMENT, gate_settings, masker, sensitive_paths};
 use crate::logging::{self, FILE_ONLY};
 use crate::models::{self, ConfiguredModels};
 use crate::open_files;
@@ -135,12 +135,10 @@ impl RunningGateway {
             live_config::open_mcp_servers(environment, &config, processes.clone(), registry.clone())?;
         let gate = Arc::new(Gate::new(GateParts {
             registry,
-            policy: Policy::new(config.policy.build_rules()?, sensitive_paths(environment, &config), closed),
+            settings: Live::new(gate_settings(environment, &config)?),
             masker: masker.clone(),
             audit,
             results: results.clone(),
-            max_result_chars: config.max_tool_result_chars,
-            max_mcp_result_chars: config.mcp.max_tool_result_chars,
         }));
         let parts = PartsFolder { root: data.parts(), owner: LOCAL_NODE.to_owned() };
         let local_files = || transfer_service(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts);

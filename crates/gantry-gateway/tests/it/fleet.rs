@@ -14,10 +14,11 @@ use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{DataDir, Database, KeptResults, Objects};
 use gantry_tool::testing::MemoryAudit;
 use gantry_tool::{
-    Call, Gate, GateParts, Policy, Principal, Registry, Rule, SensitivePaths, Surface, ToolError,
+    Call, Gate, GateParts, GateSettings, Policy, Principal, Registry, Rule, SensitivePaths, Surface,
+    ToolError,
 };
 use gantry_toolsets::{
-    Endpoint, LOCAL_NODE, Machine, MachineParts, NodeServices, PartsFolder, ShellSettings, Transferred,
+    Endpoint, LOCAL_NODE, Machine, MachineParts, MachineSettings, NodeServices, PartsFolder, Transferred,
     node_tools, transfer_service,
 };
 use gantry_transfer::TransferService;
@@ -347,15 +348,10 @@ fn machine(folder: &Path, name: &str) -> Arc<Machine> {
         results: Arc::new(KeptResults::new(data.join("results"))),
         variables: Vec::new(),
         closed: vec![data],
-        sensitive: SensitivePaths::default(),
+        settings: MachineSettings::default(),
         temp_dir: folder.to_owned(),
         agent_caches: None,
-        shell: ShellSettings::default(),
-        isolation: gantry_toolsets::Isolation::default(),
-        agent_isolation: BTreeMap::new(),
         one_shot: false,
-        web: gantry_toolsets::Web::default(),
-        egress: gantry_toolsets::EgressSettings::default(),
         audit: Arc::new(MemoryAudit::default()),
         workers: None,
         contain: false,
@@ -375,7 +371,11 @@ fn processes(data: &Path) -> Processes {
 fn gate(registry: Registry, rules: Vec<Rule>, closed: Vec<PathBuf>) -> Gate {
     let policy = Policy::new(rules, SensitivePaths::default(), closed);
     let results = Arc::new(gantry_tool::testing::MemoryResults::default());
-    Gate::new(GateParts { registry, policy, ..GateParts::new(Arc::new(MemoryAudit::default()), results) })
+    Gate::new(GateParts {
+        registry,
+        settings: GateSettings::of(policy),
+        ..GateParts::new(Arc::new(MemoryAudit::default()), results)
+    })
 }
 
 /// A proxy between the nodes and the gateway.

@@ -22,6 +22,8 @@ const EXIT_LIMIT: Duration = Duration::from_secs(1);
 pub(super) struct Worker {
     child: Child,
     stream: UnixStream,
+    /// Which setup it got.
+    pub(super) generation: u64,
 }
 
 pub(super) enum JobError {
@@ -32,7 +34,11 @@ pub(super) enum JobError {
 
 impl Worker {
     /// Starts a worker and waits until it has accepted its setup.
-    pub(super) async fn start(options: &WorkersOptions) -> Result<Worker, Error> {
+    pub(super) async fn start(
+        options: &WorkersOptions,
+        setup: &[u8],
+        generation: u64,
+    ) -> Result<Worker, Error> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let child = tokio::process::Command::new(&options.program)
@@ -45,9 +51,9 @@ impl Worker {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()?;
-        let mut worker = Worker { child, stream: UnixStream::from_std(ours)? };
+        let mut worker = Worker { child, stream: UnixStream::from_std(ours)?, generation };
         let header = options.memory_bytes.to_string().into_bytes();
-        let setup = Frame { header, body: options.setup.clone(), descriptors: Vec::new() };
+        let setup = Frame { header, body: setup.to_vec(), descriptors: Vec::new() };
         setup.send(&mut worker.stream).await?;
         match Frame::receive(&mut worker.stream).await? {
             Some(answer) if answer.header.is_empty() => Ok(worker),
@@ -89,7 +95,7 @@ impl Worker {
 
     /// Closes the connection, which ends the worker. Kills it if it does not end.
     pub(super) async fn end(self) {
-        let Worker { mut child, stream } = self;
+        let Worker { mut child, stream, .. } = self;
         drop(stream);
         if tokio::time::timeout(END_LIMIT, child.wait()).await.is_err() {
             let _ = child.start_kill();

@@ -11,10 +11,11 @@ impl Gate {
         if !call.surface.is_model_facing() {
             return (answer, Vec::new());
         }
+        let settings = self.parts.settings.get();
         let configured = match call.surface {
             _ if tool.is_paged() => usize::MAX,
-            Surface::Mcp => self.parts.max_mcp_result_chars,
-            _ => self.parts.max_result_chars,
+            Surface::Mcp => settings.max_mcp_result_chars,
+            _ => settings.max_result_chars,
         };
         let limit = call.max_result_chars.map_or(configured, |own| own.min(configured));
         self.bound_to(call, tool.name(), tool.toolset(), answer, limit).await

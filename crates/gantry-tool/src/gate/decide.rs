@@ -45,7 +45,7 @@ impl Gate {
         let crossings = tool.crossings(call, input, &touches)?;
         let subject = Subject::of(tool);
         let request = Request { call, subject, input, touches: &touches, crossings: &crossings };
-        let verdict = self.decide_escalation(&request, tool, self.parts.policy.decide(&request))?;
+        let verdict = self.decide_escalation(&request, tool, self.policy().decide(&request))?;
         let names_paths = !touches.is_empty();
         let writes_inside =
             touches.iter().any(|touch| touch.judged) && !touches.iter().any(|touch| touch.outside);
@@ -57,7 +57,7 @@ impl Gate {
 
     /// A call may do no more than the calls it implies: the strictest verdict applies, and every question is asked.
     fn decide_implied(&self, call: &Call, tool: &Tool, own: Verdict, implied: &[Implied]) -> Judged {
-        let policy = &self.parts.policy;
+        let policy = self.policy();
         let verdict_of = |implied: &Implied| match self.is_out_of_scope(call, implied) {
             true => Verdict {
                 decision: Decision::Deny,

@@ -76,7 +76,7 @@ impl Gate {
 
     /// Whether, for every agent that binds the call, the rule that decides allows it and has a condition on the field.
     fn rules_allow_escalation(&self, request: &Request<'_>) -> bool {
-        let policy = &self.parts.policy;
+        let policy = self.policy();
         let sensitive = request.touches.iter().any(|touch| policy.sensitive().contains(&touch.path));
         let field = [ESCALATION_FIELD.to_owned()];
         std::iter::once(&request.call.agent).chain(&request.call.policy_agents).all(|agent| {
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
     use crate::call::{Ctx, Principal, Surface};
     use crate::error::ToolError;
-    use crate::gate::GateParts;
     use crate::gate::approval::{Approver, Consent};
+    use crate::gate::{GateParts, GateSettings};
     use crate::policy::{Condition, Operator, Policy, Rule};
     use crate::testing::{MemoryAudit, MemoryResults, call_as};
     use crate::tool::{Label, Toolset};
@@ -143,7 +143,10 @@ mod tests {
         let parts = GateParts::new(Arc::new(MemoryAudit::default()), Arc::new(MemoryResults::default()));
         parts.registry.replace(Tool::new("Bash", Toolset::Node, &Arc::new(()), run).may_escalate());
         parts.registry.replace(Tool::new("other", Toolset::Node, &Arc::new(()), run));
-        Gate::new(GateParts { policy: Policy::new(rules, Default::default(), Vec::new()), ..parts })
+        Gate::new(GateParts {
+            settings: GateSettings::of(Policy::new(rules, Default::default(), Vec::new())),
+            ..parts
+        })
     }
 
     fn agent(autonomy: Autonomy) -> Call {

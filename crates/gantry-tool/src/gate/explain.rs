@@ -83,8 +83,8 @@ impl Gate {
 
     fn explained_touch(&self, touch: Touch) -> ExplainedTouch {
         ExplainedTouch {
-            sensitive: self.parts.policy.sensitive().contains(&touch.path),
-            closed: self.parts.policy.is_closed(&touch),
+            sensitive: self.policy().sensitive().contains(&touch.path),
+            closed: self.policy().is_closed(&touch),
             access: touch.access,
             path: touch.path,
         }
@@ -92,7 +92,7 @@ impl Gate {
 
     /// The rules in order, up to the first that applies. Closed paths are decided before any rule.
     fn checked_rules(&self, call: &Call, tool: &Tool, input: &Value, touches: &[Touch]) -> Vec<CheckedRule> {
-        let policy = &self.parts.policy;
+        let policy = self.policy();
         if touches.iter().any(|touch| policy.is_closed(touch)) {
             return Vec::new();
         }

@@ -66,7 +66,7 @@ impl Gate {
     fn needs_input(&self, tool: &Tool) -> bool {
         tool.has_locations()
             || tool.has_crossings()
-            || self.parts.policy.rules().iter().any(|rule| rule.is_about(tool) && rule.looks_at_inputs())
+            || self.policy().rules().iter().any(|rule| rule.is_about(tool) && rule.looks_at_inputs())
     }
 
     /// Whether a rule that could decide has a condition on a hidden value.
@@ -78,7 +78,7 @@ impl Gate {
         touches: &[Touch],
         hidden: &[Vec<String>],
     ) -> bool {
-        let policy = &self.parts.policy;
+        let policy = self.policy();
         let sensitive = touches.iter().any(|touch| policy.sensitive().contains(&touch.path));
         let crossings = tool.crossings(call, input, touches).unwrap_or_default();
         let request = Request { call, subject: Subject::of(tool), input, touches, crossings: &crossings };
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::audit::AuditSink;
     use crate::call::{Principal, Surface};
-    use crate::gate::GateParts;
+    use crate::gate::{GateParts, GateSettings};
     use crate::policy::{Condition, Operator, Policy, Rule};
     use crate::testing::{MemoryAudit, MemoryResults, echo_tool};
     use crate::text::mask::Masker;
@@ -117,7 +117,10 @@ mod tests {
         let audit: Arc<dyn AuditSink> = Arc::new(MemoryAudit::default());
         let parts = GateParts::new(audit, Arc::new(MemoryResults::default()));
         parts.registry.replace(echo_tool("T", Toolset::Basic));
-        Gate::new(GateParts { policy: Policy::new(rules, Default::default(), Vec::new()), ..parts })
+        Gate::new(GateParts {
+            settings: GateSettings::of(Policy::new(rules, Default::default(), Vec::new())),
+            ..parts
+        })
     }
 
     fn rule(name: &str, decision: Decision) -> Rule {

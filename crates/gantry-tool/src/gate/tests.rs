@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::audit::{Durability, Phase};
 use crate::call::{Autonomy, Call, Ctx, Principal, Surface};
 use crate::error::{RefusalCode, ToolError};
-use crate::gate::{Answer, Gate, GateParts};
+use crate::gate::{Answer, Gate, GateParts, GateSettings};
 use crate::policy::sensitive::SensitivePaths;
 use crate::policy::{Decision, Policy, Rule};
 use crate::registry::{Registry, ToolScope};
@@ -129,7 +129,7 @@ async fn closed_paths_are_denied_even_to_the_operator() {
     let parts = GateParts::new(Arc::new(MemoryAudit::default()), Arc::new(MemoryResults::default()));
     let allow_all = Rule::new("all", "*", Decision::Allow, "").unwrap();
     let policy = Policy::new(vec![allow_all], SensitivePaths::default(), vec!["/data".into()]);
-    let gate = Gate::new(GateParts { registry, policy, ..parts });
+    let gate = Gate::new(GateParts { registry, settings: GateSettings::of(policy), ..parts });
     let error = call(&gate, "/w".as_ref(), "T", json!({"act": "go", "path": "/data/x"})).await.unwrap_err();
     assert_eq!(error["error"]["code"], "denied");
     assert_eq!(count.load(Ordering::SeqCst), 0);

@@ -10,14 +10,14 @@ use gantry_net::{
 };
 use gantry_tool::{
     Approval, AskedConnection, AuditRecord, AuditSink, Autonomy, Consent, Decision, Durability, EGRESS_RULE,
-    Masker, Phase,
+    Live, Masker, Phase,
 };
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::EgressSettings;
 use super::shell_session::{Attributed, Ledger};
+use crate::machine::MachineSettings;
 
 /// How many answers a session remembers. Then it forgets them, and asks again.
 const MAX_REMEMBERED: usize = 1_000;
@@ -25,7 +25,7 @@ const MAX_REMEMBERED: usize = 1_000;
 pub(super) struct SessionJudge {
     policy: NetworkPolicy,
     ledger: Arc<Ledger>,
-    settings: Arc<EgressSettings>,
+    settings: Live<MachineSettings>,
     audit: Arc<dyn AuditSink>,
     masker: Masker,
     state: Arc<Mutex<Known>>,
@@ -96,7 +96,7 @@ impl SessionJudge {
     pub(super) fn new(
         policy: NetworkPolicy,
         ledger: Arc<Ledger>,
-        settings: Arc<EgressSettings>,
+        settings: Live<MachineSettings>,
         audit: Arc<dyn AuditSink>,
         masker: Masker,
     ) -> SessionJudge {
@@ -116,7 +116,7 @@ impl SessionJudge {
             Some(PresetKind::PullOnly) => true,
             _ if labelled => false,
             Some(PresetKind::TwoWay) => true,
-            None => self.settings.allow.iter().any(|host| host.matches(wanted)),
+            None => self.settings.get().egress.allow.iter().any(|host| host.matches(wanted)),
         }
     }
 
@@ -208,12 +208,14 @@ impl SessionJudge {
             false => wanted.host.clone(),
         };
         if labelled
-            && (preset(&wanted.host).is_some() || self.settings.allow.iter().any(|host| host.matches(wanted)))
+            && (preset(&wanted.host).is_some()
+                || self.settings.get().egress.allow.iter().any(|host| host.matches(wanted)))
         {
             return "the session has read untrusted and private content, so a person must allow each host"
                 .to_owned();
         }
-        let hosts: Vec<String> = self.settings.allow.iter().map(ToString::to_string).chain([own]).collect();
+        let hosts: Vec<String> =
+            self.settings.get().egress.allow.iter().map(ToString::to_string).chain([own]).collect();
         format!("to allow it: gantry config set egress.allow '{}'", json!(hosts))
     }
 

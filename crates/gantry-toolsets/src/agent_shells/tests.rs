@@ -8,7 +8,7 @@ fn shells(folder: &tempfile::TempDir) -> AgentShells {
     let options = ProcessesOptions::new(crate::testing::keeper(), folder.path().join("processes"));
     let audit = Arc::new(MemoryAudit::default());
     let temp_dir = folder.path().to_owned();
-    let settings = EgressSettings::default();
+    let settings = Live::new(MachineSettings::default());
     AgentShells::new(Processes::new(options), temp_dir, settings, audit, Masker::default())
 }
 

@@ -104,7 +104,7 @@ async fn batch_shows_its_dry_run() {
 #[tokio::test]
 async fn secrets_and_sensitive_files_are_not_shown() {
     let masker = Masker::new(["hunter2\nhunter3-hunter4".to_owned()]);
-    let bench = Bench::with(|parts| parts.web.masker = masker);
+    let bench = Bench::with(|parts| parts.settings.web.masker = masker);
     bench.write("f.txt", "a\nhunter2\nhunter3-hunter4\nb\n");
     let action = asked(&bench, "Write", json!({"path": "f.txt", "content": "a\n"})).await;
     let shown = text(&action);

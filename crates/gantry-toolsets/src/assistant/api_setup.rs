@@ -65,8 +65,9 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     blocking(&ctx, move |ctx, _| {
-        let web = ctx.state.web();
-        let apis = web
+        let settings = ctx.state.settings();
+        let apis = settings
+            .web
             .apis
             .as_ref()
             .ok_or_else(|| ToolError::unavailable("this process has no store for API profiles"))?;
@@ -221,7 +222,7 @@ fn same_id(id: Option<&str>, draft: &ProfileDraft) -> Result<(), ToolError> {
 }
 
 fn saved_text(ctx: &Ctx, what: &str, profile: &Profile) -> String {
-    let missing = super::http_request::missing_secrets(ctx.state.web(), profile);
+    let missing = super::http_request::missing_secrets(&ctx.state.settings().web, profile);
     let mut text =
         format!("{what} the API profile {}. It applies to requests below {}.", profile.id, profile.base_url);
     for message in missing {

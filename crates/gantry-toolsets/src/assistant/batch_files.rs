@@ -113,7 +113,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
 
 /// Changes the files, or returns what would change.
 fn perform(ctx: &Ctx, input: &Input, dry_run: bool, cancelled: &AtomicBool) -> Result<Text, ToolError> {
-    let skip = |path: &Path| ctx.call.avoid_sensitive && ctx.state.sensitive().contains(path);
+    let skip = |path: &Path| ctx.call.avoid_sensitive && ctx.state.settings().sensitive.contains(path);
     let Batch { scope, pattern, task, found } =
         prepare(&ctx.state, &ctx.call, input, &skip, &|| cancelled.load(Ordering::Relaxed))?;
     let text = match task {

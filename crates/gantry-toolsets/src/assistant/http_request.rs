@@ -139,7 +139,7 @@ struct Prepared {
 /// Validates, finds the profile, fills in secrets, reads the file and counts the request. On any
 /// error nothing is sent.
 fn prepare(ctx: &Ctx, input: Input) -> Result<Prepared, ToolError> {
-    ctx.state.web().knows_its_secrets()?;
+    ctx.state.settings().web.knows_its_secrets()?;
     let (planned, mut problems) = plan::plan(input);
     let profile = match &planned.url {
         Some(url) => covering_profile(ctx, url, &planned, &mut problems)?,
@@ -207,7 +207,7 @@ async fn exchange(
     };
     let (mut hops, mut current) = (0, profile.clone());
     let (response, not_followed) = loop {
-        let response = match ctx.state.web().client.send(request.clone()).await {
+        let response = match ctx.state.settings().web.client.send(request.clone()).await {
             Ok(response) => response,
             Err(err) => {
                 if was_not_sent(&err) {
@@ -236,7 +236,7 @@ async fn exchange(
         ctx.call.findings.add_private_from(host);
     }
     if let (401, Some(wanted)) = (response.status.as_u16(), &token) {
-        ctx.state.web().tokens.forget(wanted);
+        ctx.state.settings().web.tokens.forget(wanted);
     }
     let response = gantry_net::Response { hops, ..response };
     answer::show(ctx, &method, response, not_followed, used, profile.as_deref()).await

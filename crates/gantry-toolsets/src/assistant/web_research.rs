@@ -86,7 +86,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
-    ctx.state.web().knows_its_secrets()?;
+    ctx.state.settings().web.knows_its_secrets()?;
     match task(&input)? {
         Task::Search(query) => {
             let served = search(&ctx.state, &ctx.call, &query, None).await?;

@@ -86,7 +86,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
             0.. => Start::Line(input.offset.unsigned_abs().saturating_sub(1)),
             _ => Start::FromEnd(input.offset.unsigned_abs()),
         };
-        let masker = &ctx.state.web().masker;
+        let masker = ctx.state.masker();
         let ask =
             WindowRequest { start, limit: input.limit, max_bytes: MAX_BYTES, beyond_cut: beyond_cut(masker) };
         let file =

@@ -55,7 +55,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     blocking(&ctx, move |ctx, _| {
         let file = ctx.state.contained(&ctx.call)?.open(&input.path).map_err(file_error)?;
         // Masking comes before truncation: the gate would not recognize the first part of a secret.
-        let masker = &ctx.state.web().masker;
+        let masker = ctx.state.masker();
         let cut = Cut {
             look_ahead: masker.reach() as u64,
             place: &|text, end| masker.cut_before_secret(text.as_bytes(), end),
@@ -111,7 +111,8 @@ mod tests {
     #[tokio::test]
     async fn truncation_shows_no_part_of_a_secret() {
         let secret = "hunter2-hunter2-hunter2";
-        let bench = Bench::with(|parts| parts.web.masker = gantry_tool::Masker::new([secret.to_owned()]));
+        let bench =
+            Bench::with(|parts| parts.settings.web.masker = gantry_tool::Masker::new([secret.to_owned()]));
         let text = format!("key = {secret}\nmore\n");
         for (name, text) in [("plain", text.clone()), ("marked", format!("\u{feff}{text}"))] {
             bench.write(name, &text);

@@ -148,7 +148,7 @@ fn prepare(ctx: &Ctx, input: Input) -> Result<(Command, PrivateTmp), ToolError> 
     command.env.push((OsString::from("TMPDIR"), private_tmp.path().into()));
     command.timeout = (input.timeout > 0).then(|| Duration::from_millis(input.timeout));
     command.capture = Capture::Separate { stdout: STDOUT_BYTES, stderr: STDERR_BYTES };
-    command.sandbox = match machine.shell().sandbox {
+    command.sandbox = match machine.settings().shell.sandbox {
         SandboxMode::Required => {
             let reach = Reach::new(machine, &scope, &program, &private_tmp);
             if name == "git" && !reach.reads_git_configuration(machine) {
@@ -168,8 +168,9 @@ fn prepare(ctx: &Ctx, input: Input) -> Result<(Command, PrivateTmp), ToolError> 
 }
 
 fn check_allowed(machine: &Machine, name: &str) -> Result<(), ToolError> {
+    let settings = machine.settings();
     let allowed: Vec<&str> =
-        ALLOWED.iter().copied().chain(machine.shell().allow.iter().map(String::as_str)).collect();
+        ALLOWED.iter().copied().chain(settings.shell.allow.iter().map(String::as_str)).collect();
     // A path would select any program, whatever its file name.
     if allowed.contains(&name) && !name.contains('/') {
         return Ok(());
@@ -189,7 +190,7 @@ fn check_allowed(machine: &Machine, name: &str) -> Result<(), ToolError> {
 /// Finds the program in directories that confined commands cannot write to.
 fn find(machine: &Machine, scope: &Scope, name: &str) -> Result<Program, ToolError> {
     let system = SYSTEM_PATH.iter().map(PathBuf::from);
-    let directories: Vec<PathBuf> = machine.shell().path.iter().cloned().chain(system).collect();
+    let directories: Vec<PathBuf> = machine.settings().shell.path.iter().cloned().chain(system).collect();
     let mut writable = writable(machine, scope);
     writable.push(machine.temp_dir().to_owned());
     find_program_outside(name, &directories, &writable).ok_or_else(|| {
@@ -201,7 +202,7 @@ fn find(machine: &Machine, scope: &Scope, name: &str) -> Result<Program, ToolErr
 }
 
 fn writable(machine: &Machine, scope: &Scope) -> Vec<PathBuf> {
-    std::iter::once(scope.root().to_owned()).chain(machine.shell().caches.iter().cloned()).collect()
+    std::iter::once(scope.root().to_owned()).chain(machine.settings().shell.caches.iter().cloned()).collect()
 }
 
 /// The paths that a confined command can reach: the system, its program, the workspace and
@@ -215,7 +216,8 @@ impl Reach {
     fn new(machine: &Machine, scope: &Scope, program: &Program, private_tmp: &PrivateTmp) -> Reach {
         let system = SYSTEM_READABLE.iter().map(PathBuf::from);
         let own = [&program.path, &program.real].into_iter().filter_map(|path| path.parent());
-        let readable = machine.shell().readable.iter().cloned();
+        let settings = machine.settings();
+        let readable = settings.shell.readable.iter().cloned();
         let mut write = writable(machine, scope);
         write.push(private_tmp.path().to_owned());
         Reach { read: system.chain(own.map(PathBuf::from)).chain(readable).collect(), write }

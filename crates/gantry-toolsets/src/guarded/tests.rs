@@ -92,7 +92,7 @@ async fn agents_need_approval_for_sensitive_files_also_through_links() {
 async fn sensitive_path_unknown_to_policy_is_denied_on_open() {
     let bench = Bench::with(|parts| {
         let vault = parts.temp_dir.parent().unwrap().join("workspace/vault");
-        parts.sensitive = gantry_tool::SensitivePaths::new(vec![vault]);
+        parts.settings.sensitive = gantry_tool::SensitivePaths::new(vec![vault]);
     });
     let key = bench.write("vault/key", "KEY=1\n");
     std::os::unix::fs::symlink(&key, bench.workspace().join("notes")).unwrap();

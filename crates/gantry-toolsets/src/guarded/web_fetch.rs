@@ -90,7 +90,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
-    ctx.state.web().knows_its_secrets()?;
+    ctx.state.settings().web.knows_its_secrets()?;
     let url = address(&input.url)?;
     tokio::select! {
         output = fetch(&ctx, url, &input) => output,
@@ -117,10 +117,10 @@ async fn fetch(ctx: &Ctx, url: Url, input: &Input) -> Result<Output, ToolError> 
     request.policy = ctx.state.reachable(&ctx.call);
     let accepted = "text/html, application/xhtml+xml, application/pdf;q=0.9, text/*;q=0.9, */*;q=0.8";
     request.headers.insert(header::ACCEPT, HeaderValue::from_static(accepted));
-    let response = ctx.state.web().client.send(request).await.map_err(|err| net_error(&err))?;
+    let response = ctx.state.settings().web.client.send(request).await.map_err(|err| net_error(&err))?;
     note_closed_network(&ctx.call, &response);
     let Response { status, headers, url, body, .. } = response;
-    let masker = &ctx.state.web().masker;
+    let masker = ctx.state.masker();
     let body = read_whole_secrets(body, input.max_size.min(GREATEST_MAX_SIZE), masker).await;
     let body = body.map_err(|err| net_error(&err))?;
     let size = body.bytes.len();

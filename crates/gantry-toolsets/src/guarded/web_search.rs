@@ -59,7 +59,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
-    ctx.state.web().knows_its_secrets()?;
+    ctx.state.settings().web.knows_its_secrets()?;
     let query = Query {
         text: query_text(&input.query)?,
         max_results: input.max_results.unwrap_or(DEFAULT_RESULTS),

@@ -77,7 +77,7 @@ impl Machine {
     /// Returns why agents' shells cannot be isolated although they should be. Blocks for a few
     /// milliseconds.
     pub fn isolation_problem(&self) -> Option<String> {
-        let reason = self.shell().isolated.then(|| self.shells.namespaces().err()).flatten()?;
+        let reason = self.settings().shell.isolated.then(|| self.shells.namespaces().err()).flatten()?;
         Some(format!(
             "shell.isolated is true, but this system allows no namespaces: {reason}; agents' commands run in the \
              older sandbox, without network"
@@ -89,12 +89,12 @@ impl Machine {
     pub(crate) fn web_crossing(&self, call: &Call, address: &str) -> Vec<Crossing> {
         let Ok(url) = Url::parse(address.trim()) else { return Vec::new() };
         let policy = self.reachable(call);
-        let Ok(host) = self.web().client.permitted_host(&url, &policy) else { return Vec::new() };
+        let Ok(host) = self.settings().web.client.permitted_host(&url, &policy) else { return Vec::new() };
         if preset(&host) == Some(PresetKind::PullOnly) {
             return Vec::new();
         }
-        let is_listed = self.web().client.names_host(&host)
-            || self.parts.egress.allow.iter().any(|listed| listed.matches_host(&host));
+        let is_listed = self.settings().web.client.names_host(&host)
+            || self.settings().egress.allow.iter().any(|listed| listed.matches_host(&host));
         let known = matches!(policy, NetworkPolicy::AllowList(_)) || is_listed || preset(&host).is_some();
         vec![Crossing::Host { host, known }]
     }
@@ -102,7 +102,7 @@ impl Machine {
     /// Returns the caches that agents' commands write.
     pub fn caches(&self) -> Vec<PathBuf> {
         let named: Vec<PathBuf> =
-            self.parts.agent_caches.iter().chain(&self.parts.shell.caches).cloned().collect();
+            self.parts.agent_caches.iter().chain(&self.settings().shell.caches).cloned().collect();
         let real = gantry_process::existing(&named);
         named.into_iter().chain(real).collect()
     }
@@ -130,7 +130,7 @@ impl Machine {
 
     /// Reports whether the operator wants the call's commands to be isolated.
     fn wants_isolation(&self, call: &Call) -> bool {
-        let shell = self.shell();
+        let shell = &self.settings().shell;
         shell.isolated
             && shell.sandbox == SandboxMode::Required
             && call.principal.is_own_agent()
@@ -228,7 +228,8 @@ impl Machine {
     /// Returns the sandbox of an agent's shell. It writes the workspace, its temporary directory and
     /// the caches, and reads everything except Gantry's own paths and credentials.
     fn isolated_sandbox(&self, call: &Call, own: [Option<&PathBuf>; 2]) -> Sandbox {
-        let caches = self.parts.shell.caches.iter();
+        let settings = self.settings();
+        let caches = settings.shell.caches.iter();
         let write = [&call.workspace].into_iter().chain(own.into_iter().flatten()).chain(caches);
         let write = write.cloned().collect();
         let mut covered = self.parts.closed.clone();
@@ -262,7 +263,7 @@ impl Machine {
             let real = gantry_process::existing(std::slice::from_ref(path));
             real.iter().any(|real| workspace.iter().any(|root| root.starts_with(real)))
         };
-        let paths = self.parts.sensitive.in_home(home).into_iter();
+        let paths = self.settings().sensitive.in_home(home).into_iter();
         paths.filter(|path| !contains_workspace(path)).collect()
     }
 
@@ -276,9 +277,9 @@ impl Machine {
         if self.parts.contain {
             let system = SYSTEM_READABLE.iter().map(PathBuf::from);
             let workspace = std::iter::once(call.workspace.clone());
-            let write: Vec<PathBuf> = workspace.chain(self.parts.shell.caches.iter().cloned()).collect();
+            let write: Vec<PathBuf> = workspace.chain(self.settings().shell.caches.iter().cloned()).collect();
             return Sandbox::OnlyExcept {
-                read: system.chain(self.parts.shell.readable.iter().cloned()).collect(),
+                read: system.chain(self.settings().shell.readable.iter().cloned()).collect(),
                 read_only: self.start_files(),
                 write,
                 closed: self.parts.closed.clone(),
@@ -287,7 +288,7 @@ impl Machine {
         }
         let open = network == Network::Allowed;
         let has_operator_rights = call.principal.is_operator() || call.escalated;
-        if open && (has_operator_rights || self.parts.shell.sandbox == SandboxMode::Off) {
+        if open && (has_operator_rights || self.settings().shell.sandbox == SandboxMode::Off) {
             return Sandbox::None;
         }
         let mut closed = self.parts.closed.clone();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_files::{Files, PathTest, Scope};
-use gantry_tool::{SensitivePaths, ToolError};
+use gantry_tool::ToolError;
 use serde::{Deserialize, Serialize};
 
 use super::file_error;
@@ -28,8 +28,8 @@ pub(crate) struct FileScopes {
 }
 
 impl FileScopes {
-    pub(crate) fn new(files: Files, sensitive: SensitivePaths) -> FileScopes {
-        FileScopes { files, is_sensitive: Arc::new(move |path: &Path| sensitive.contains(path)) }
+    pub(crate) fn new(files: Files, is_sensitive: PathTest) -> FileScopes {
+        FileScopes { files, is_sensitive }
     }
 
     /// Returns a scope with absolute paths and paths relative to the workspace; with `contain`, the workspace only.

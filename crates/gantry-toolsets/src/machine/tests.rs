@@ -120,7 +120,7 @@ async fn command_confined_to_the_workspace_cannot_use_unix_sockets() {
 async fn contained_machine_keeps_every_tool_in_the_workspace() {
     let bench = Bench::with(|parts| {
         parts.contain = true;
-        parts.shell.sandbox = crate::SandboxMode::Off;
+        parts.settings.shell.sandbox = crate::SandboxMode::Off;
     });
     let outside = bench.workspace().parent().unwrap().join("home/outside.txt");
     std::fs::write(&outside, "text outside").unwrap();

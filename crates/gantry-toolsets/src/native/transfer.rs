@@ -186,7 +186,7 @@ async fn copy(objects: &Objects, call: &Call, ends: Ends<'_>) -> Result<Transfer
 #[cfg(test)]
 mod tests {
     use gantry_tool::{
-        Approver, Condition, Consent, Decision, Gate, GateParts, Label, Operator, Policy, Rule,
+        Approver, Condition, Consent, Decision, Gate, GateParts, GateSettings, Label, Operator, Policy, Rule,
         SensitivePaths, ToolScope,
     };
     use serde_json::{Value, json};
@@ -293,7 +293,10 @@ mod tests {
         let policy = Policy::new(rules, SensitivePaths::default(), Vec::new());
         let registry = bench.gate.registry().clone();
         let parts = GateParts::new(bench.audit.clone(), bench.results.clone());
-        Bench { gate: Gate::new(GateParts { registry, policy, ..parts }), ..bench }
+        Bench {
+            gate: Gate::new(GateParts { registry, settings: GateSettings::of(policy), ..parts }),
+            ..bench
+        }
     }
 
     fn rule(tool: &str, decision: Decision) -> Rule {

@@ -133,7 +133,7 @@ async fn prepare(ctx: &Ctx, input: &Input) -> Result<Prepared, ToolError> {
     })
     .await?;
     let offline = ctx.state.network(&ctx.call) == Network::Denied;
-    let masker = &ctx.state.web().masker;
+    let masker = ctx.state.masker();
     let session = Session::new(&ctx.call, &input.command, directory.path, offline, masker);
     // The shell would read a command that starts with - or + as an option.
     let sign = if input.command.starts_with(['-', '+']) { " " } else { "" };
@@ -188,7 +188,7 @@ async fn run_to_end(
     let id = finished.id;
     let logged = finished.logged;
     confinement.explain_failure(&ctx.call, &finished);
-    let answer = ShellRun::completed(finished, &session, &ctx.state.web().masker);
+    let answer = ShellRun::completed(finished, &session, ctx.state.masker());
     if logged {
         sessions.add(processes, id, session);
     }
@@ -211,7 +211,7 @@ async fn start(
     starting.id = None;
     sessions.add(processes, id, session.clone());
     let snapshot = processes.poll(id, Duration::ZERO).await.map_err(process_error)?;
-    Ok(ShellRun::running(snapshot, &session, &ctx.state.web().masker))
+    Ok(ShellRun::running(snapshot, &session, ctx.state.masker()))
 }
 
 async fn wait_then_yield(
@@ -241,7 +241,7 @@ async fn wait_then_yield(
             let _ = processes.detach(id, &session.note()).await;
             waiting.id = None;
             confinement.keep_while_running(processes, id);
-            let answer = ShellRun::running(snapshot, &session, &ctx.state.web().masker);
+            let answer = ShellRun::running(snapshot, &session, ctx.state.masker());
             sessions.add(processes, id, session);
             Ok(answer)
         }
@@ -249,7 +249,7 @@ async fn wait_then_yield(
             waiting.id = None;
             let truncated = finished.stdout.truncated;
             confinement.explain_failure(&ctx.call, &finished);
-            let answer = ShellRun::completed(finished, &session, &ctx.state.web().masker);
+            let answer = ShellRun::completed(finished, &session, ctx.state.masker());
             if truncated {
                 sessions.add(processes, id, session);
             } else {

@@ -88,7 +88,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
             err => ToolError::input(err.to_string()),
         })?;
         let count = found.matches.len();
-        let masker = &ctx.state.web().masker;
+        let masker = ctx.state.masker();
         let matches = found.matches.into_iter().map(|found| Match {
             path: paths::text(&found.path),
             line: found.line,
@@ -151,7 +151,8 @@ mod tests {
     #[tokio::test]
     async fn shortened_line_shows_no_part_of_a_secret() {
         let secret = "hunter2-hunter2-hunter2";
-        let bench = Bench::with(|parts| parts.web.masker = gantry_tool::Masker::new([secret.to_owned()]));
+        let bench =
+            Bench::with(|parts| parts.settings.web.masker = gantry_tool::Masker::new([secret.to_owned()]));
         for before in 170..=200 {
             bench.write("f", format!("{}{secret} and more", "x".repeat(before)));
             let answer = bench.call("Grep", json!({"pattern": "xx"})).await.unwrap();

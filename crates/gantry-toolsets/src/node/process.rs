@@ -245,7 +245,7 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
             let mut page = processes.log(id, input.offset, input.limit).await.map_err(process_error)?;
             Ok(Output::Log(LogLines {
                 session_id,
-                lines: whole_lines(&ctx.state.web().masker, &mut page),
+                lines: whole_lines(ctx.state.masker(), &mut page),
                 offset: page.offset,
                 total_lines: page.total_lines,
                 total_chars: page.total_chars,
@@ -314,7 +314,7 @@ async fn list(ctx: &Ctx, sessions: &Sessions) -> Result<Output, ToolError> {
 
 /// Reads the whole output of an ended session again; a snapshot has only its tail.
 async fn polled(ctx: &Ctx, snapshot: Snapshot, session: &Session) -> Result<Output, ToolError> {
-    let masker = &ctx.state.web().masker;
+    let masker = ctx.state.masker();
     if snapshot.ended.is_none() {
         let run = ShellRun::running(snapshot, session, masker);
         return Ok(Output::Poll(Box::new(Polled { run, running: true })));

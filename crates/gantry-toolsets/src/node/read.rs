@@ -107,7 +107,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     let file = ctx.state.free(&ctx.call)?.open(&input.path).map_err(file_error)?;
     // Waking a blocking thread would take longer than reading a cached file.
-    let masker = ctx.state.web().masker.clone();
+    let masker = ctx.state.masker().clone();
     if let Some(window) = window_if_cached(&file, &input.ask(&masker)) {
         return Ok(Output::Text(numbered(&file, window, &masker)));
     }

@@ -154,7 +154,8 @@ pub(crate) async fn search(
     query: &Query,
     wanted: Option<SearchProvider>,
 ) -> Result<SearchAnswer, ToolError> {
-    let (web, policy) = (machine.web(), machine.reachable(call));
+    let (settings, policy) = (machine.settings(), machine.reachable(call));
+    let web = &settings.web;
     let others = web.search.order.iter().copied().filter(|provider| {
         // The caller did not name these providers, so a missing configuration is not reported.
         Some(*provider) != wanted && web.search.has_settings(*provider)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use gantry_tool::testing::{MemoryAudit, MemoryResults};
 use gantry_tool::{
-    Answer, Autonomy, Call, Condition, Decision, Gate, GateParts, Operator, Phase, Policy, Principal,
-    RefusalCode, Rule, SensitivePaths, Surface,
+    Answer, Autonomy, Call, Condition, Decision, Gate, GateParts, GateSettings, Operator, Phase, Policy,
+    Principal, RefusalCode, Rule, SensitivePaths, Surface,
 };
 use gantry_toolsets::testing::Bench;
 use serde_json::json;
@@ -40,7 +40,14 @@ fn gate_with(bench: &Bench, rule: Rule) -> (Gate, Arc<MemoryAudit>) {
     let audit = Arc::new(MemoryAudit::default());
     let policy = Policy::new(vec![rule], SensitivePaths::default(), vec![bench.data()]);
     let parts = GateParts::new(audit.clone(), Arc::new(MemoryResults::default()));
-    (Gate::new(GateParts { registry: bench.gate.registry().clone(), policy, ..parts }), audit)
+    (
+        Gate::new(GateParts {
+            registry: bench.gate.registry().clone(),
+            settings: GateSettings::of(policy),
+            ..parts
+        }),
+        audit,
+    )
 }
 
 #[tokio::test]

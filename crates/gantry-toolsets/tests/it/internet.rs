@@ -25,7 +25,7 @@ fn asking(url: &str) -> Vec<(&'static str, Value)> {
 fn bench(internet: &Internet) -> Bench {
     let trust = Trust::And { name: "authority".into(), pem: internet.authority.clone() };
     Bench::with(|parts| {
-        parts.web.client = Client::new(ClientOptions { trust, ..ClientOptions::default() });
+        parts.settings.web.client = Client::new(ClientOptions { trust, ..ClientOptions::default() });
     })
 }
 

@@ -44,8 +44,8 @@ fn open_world(bench: &Bench) -> Vec<Arc<Tool>> {
 /// Configures a machine whose search providers are all the server, with one agent per policy.
 fn agents(parts: &mut MachineParts, server: &WebServer) {
     let url = || server.url();
-    parts.web.client = client_to_loopback();
-    parts.web.search = SearchSettings {
+    parts.settings.web.client = client_to_loopback();
+    parts.settings.web.search = SearchSettings {
         tavily_key: SearchKey::new("a-secret-key"),
         brave_key: SearchKey::new("a-secret-key"),
         searxng_url: Some(url()),
@@ -57,7 +57,7 @@ fn agents(parts: &mut MachineParts, server: &WebServer) {
     };
     let isolation = |network| Isolation { network, ..Isolation::default() };
     let gap = Isolation { level: IsolationLevel::AirGapped, ..Isolation::default() };
-    parts.agent_isolation = BTreeMap::from([
+    parts.settings.agent_isolation = BTreeMap::from([
         ("open".into(), isolation(NetworkPolicy::AllowAll)),
         ("listed".into(), isolation(list(&["127.0.0.1"]))),
         ("elsewhere".into(), isolation(list(&["api.example.com", "*.example.org"]))),
@@ -162,7 +162,7 @@ async fn redirect_cannot_leave_the_allow_list() {
         agents(parts, &server);
         // The operator allows both names for everyone; the agent's own list has one.
         let allowed_hosts = ["127.0.0.1", "localhost"].map(|host| HostPattern::parse(host).unwrap()).to_vec();
-        parts.web.client =
+        parts.settings.web.client =
             gantry_net::Client::new(gantry_net::ClientOptions { allowed_hosts, ..Default::default() });
     });
     let input = json!({"action": "read", "url": server.url()});

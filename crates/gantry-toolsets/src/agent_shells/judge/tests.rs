@@ -54,7 +54,8 @@ impl Bench {
         let ledger = Arc::new(Ledger::new(&call(&[], None, &asked), "Bash"));
         let allow =
             ["allowed.example", "host.gantry.internal:443"].map(|host| EgressHost::parse(host).unwrap());
-        let settings = EgressSettings { allow: allow.to_vec(), ..EgressSettings::default() };
+        let egress = crate::EgressSettings { allow: allow.to_vec(), ..Default::default() };
+        let settings = Live::new(MachineSettings { egress, ..MachineSettings::default() });
         let audit = Arc::new(MemoryAudit::default());
         let judge =
             SessionJudge::new(policy, ledger.clone(), settings.into(), audit.clone(), Masker::default());

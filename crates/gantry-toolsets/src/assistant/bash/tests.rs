@@ -120,7 +120,7 @@ fn with_variables(level: IsolationLevel, network: NetworkPolicy) -> impl Fn(&mut
         ];
         parts.variables =
             known.into_iter().chain(more.map(|(name, value)| (name.into(), value.into()))).collect();
-        parts.isolation = Isolation {
+        parts.settings.isolation = Isolation {
             level,
             variables: vec![("INJECTED_TOKEN".into(), "yes".into())],
             network: network.clone(),
@@ -160,7 +160,7 @@ async fn each_isolation_level_passes_exactly_its_variables() {
 async fn isolation_of_an_agent_replaces_the_default() {
     let bench = Bench::with(|parts| {
         let own = Isolation { level: IsolationLevel::AirGapped, ..Isolation::default() };
-        parts.agent_isolation.insert("hermit".into(), own);
+        parts.settings.agent_isolation.insert("hermit".into(), own);
         parts.variables.push(("LC_MARK".into(), "seen".into()));
     });
     let input = json!({"command": "echo \"[$LC_MARK]\""});

@@ -27,7 +27,7 @@ pub(super) async fn show(
     let reason = status.canonical_reason().unwrap_or_default();
     let mut text = format!("{version:?} {} {reason}", status.as_u16()).trim_end().to_owned();
     text.push('\n');
-    text.push_str(&shown_headers(&headers, &used, &ctx.state.web().masker));
+    text.push_str(&shown_headers(&headers, &used, ctx.state.masker()));
     let mut notes = Vec::new();
     if hops > 0 {
         let from = redacted_address(url.as_str());

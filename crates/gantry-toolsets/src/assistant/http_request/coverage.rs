@@ -11,8 +11,8 @@ use super::api_like;
 use super::plan::Planned;
 use crate::Ctx;
 
-fn apis(ctx: &Ctx) -> Option<&Apis> {
-    ctx.state.web().apis.as_ref()
+fn apis(ctx: &Ctx) -> Option<Apis> {
+    ctx.state.settings().web.apis.clone()
 }
 
 /// Returns the profile that covers a request, or an error if the request needs one.

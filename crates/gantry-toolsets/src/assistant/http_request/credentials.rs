@@ -66,8 +66,9 @@ pub(super) fn resolve(
     problems: &mut Vec<Violation>,
 ) -> Option<Credentials> {
     let mut url = plan.url.clone()?;
+    let settings = ctx.state.settings();
     let mut resolver = Resolver {
-        web: ctx.state.web(),
+        web: &settings.web,
         stored: None,
         used: SentCredentials::default(),
         parameter: None,

@@ -91,7 +91,7 @@ pub(super) async fn token(
     deadline: tokio::time::Instant,
     used: &mut SentCredentials,
 ) -> Result<HeaderValue, ToolError> {
-    let tokens = &ctx.state.web().tokens;
+    let tokens = &ctx.state.settings().web.tokens;
     let token = match tokens.get(wanted) {
         Some(token) => token,
         None => {
@@ -137,7 +137,7 @@ async fn fetch(
     // The credential is for this host, never for a redirect target.
     request.redirects = Redirects::Stop;
     request.policy = ctx.state.reachable(&ctx.call);
-    let response = ctx.state.web().client.send(request).await;
+    let response = ctx.state.settings().web.client.send(request).await;
     let response = response.map_err(|err| used.masked_error(net_error(err)))?;
     let status = response.status;
     let body = response.body.read(MAX_ANSWER_BYTES).await;

@@ -159,7 +159,7 @@ async fn local_addresses_and_unlisted_hosts_are_denied() {
     assert!(error.contains("denied") && error.contains("closed to tools"), "{error}");
     let listed = Bench::with(|parts| {
         let hosts = vec![gantry_net::HostPattern::parse("example.com").unwrap()];
-        parts.isolation.network = gantry_net::NetworkPolicy::AllowList(hosts);
+        parts.settings.isolation.network = gantry_net::NetworkPolicy::AllowList(hosts);
     });
     let error = send(&listed, json!({"url": site.url("/")})).await.unwrap_err();
     assert!(error.contains("not on the list"), "{error}");

@@ -45,7 +45,7 @@ pub(super) async fn page(ctx: &Ctx, url: Url, offset: usize) -> Result<String, T
         fetched = fetch(ctx, url) => fetched?,
         () = ctx.call.cancel.cancelled() => return Err(ToolError::Cancelled),
     };
-    blocking(ctx, move |ctx, _| show(&fetched, &ctx.state.web().masker, offset)).await
+    blocking(ctx, move |ctx, _| show(&fetched, ctx.state.masker(), offset)).await
 }
 
 async fn fetch(ctx: &Ctx, url: Url) -> Result<Fetched, ToolError> {
@@ -53,7 +53,7 @@ async fn fetch(ctx: &Ctx, url: Url) -> Result<Fetched, ToolError> {
     request.policy = ctx.state.reachable(&ctx.call);
     let accepted = HeaderValue::from_static("text/html, application/xhtml+xml, text/*;q=0.9, */*;q=0.5");
     request.headers.insert(header::ACCEPT, accepted);
-    let response = ctx.state.web().client.send(request).await.map_err(|err| net_error(&err))?;
+    let response = ctx.state.settings().web.client.send(request).await.map_err(|err| net_error(&err))?;
     note_closed_network(&ctx.call, &response);
     if !response.status.is_success() {
         return Err(ToolError::failed(format!("{} answered {}", response.url, response.status)));
@@ -61,7 +61,7 @@ async fn fetch(ctx: &Ctx, url: Url) -> Result<Fetched, ToolError> {
     let content_type = response.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.map(str::to_owned);
     let url = response.url;
-    let body = read_whole_secrets(response.body, MAX_PAGE_BYTES, &ctx.state.web().masker).await;
+    let body = read_whole_secrets(response.body, MAX_PAGE_BYTES, ctx.state.masker()).await;
     let body = body.map_err(|err| net_error(&err))?;
     Ok(Fetched { url, content_type, bytes: body.bytes, cut: body.cut })
 }

@@ -97,7 +97,7 @@ async fn topics_and_ranges_are_translated_for_each_provider() {
             configure(parts, &server);
             // The tool exists only if one of these providers is configured.
             let rest = crate::SearchProvider::ALL.into_iter().filter(|other| *other != order);
-            parts.web.search.order = std::iter::once(order).chain(rest).collect();
+            parts.settings.web.search.order = std::iter::once(order).chain(rest).collect();
         });
         let input = json!({"action": "search", "query": "q", "topic": topic, "time_range": range});
         let (_, content) = parted(&research(&bench, input).await.unwrap());
@@ -127,7 +127,7 @@ async fn tool_exists_only_if_a_provider_is_configured() {
     let names = |bench: &Bench| -> Vec<String> {
         bench.gate.registry().entries().iter().map(|tool| tool.name().to_owned()).collect()
     };
-    let bare = Bench::with(|parts| parts.web.search = crate::SearchSettings::default());
+    let bare = Bench::with(|parts| parts.settings.web.search = crate::SearchSettings::default());
     assert!(!names(&bare).contains(&"web_research".to_owned()));
     assert!(names(&bare).contains(&"tool::web_search".to_owned()), "it uses DuckDuckGo");
     for set in [
@@ -136,13 +136,13 @@ async fn tool_exists_only_if_a_provider_is_configured() {
         |search| search.searxng_url = Some("https://searx.example".into()),
     ] {
         let bench = Bench::with(|parts| {
-            parts.web.search = crate::SearchSettings::default();
-            set(&mut parts.web.search);
+            parts.settings.web.search = crate::SearchSettings::default();
+            set(&mut parts.settings.web.search);
         });
         assert!(names(&bench).contains(&"web_research".to_owned()));
     }
     let left_out = Bench::with(|parts| {
-        parts.web.search.order = vec![crate::SearchProvider::Duckduckgo];
+        parts.settings.web.search.order = vec![crate::SearchProvider::Duckduckgo];
     });
     assert!(!names(&left_out).contains(&"web_research".to_owned()), "configured, but not in the order");
 }
@@ -308,7 +308,7 @@ async fn secret_is_masked_before_truncation() {
     });
     let bench = Bench::with(|parts| {
         configure(parts, &server);
-        parts.web.masker = gantry_tool::Masker::new([secret.to_owned()]);
+        parts.settings.web.masker = gantry_tool::Masker::new([secret.to_owned()]);
     });
     let read = json!({"action": "read", "url": format!("{}/page", server.url())});
     for input in [json!({"action": "search", "query": "q"}), read] {

@@ -234,7 +234,7 @@ async fn commands_see_neither_gantry_variables_nor_the_data_directory() {
 async fn network_policy_applies_to_commands_and_is_reported() {
     let bench = Bench::with(|parts| {
         with_home(parts, None);
-        parts.isolation.network = NetworkPolicy::DenyAll;
+        parts.settings.isolation.network = NetworkPolicy::DenyAll;
     });
     let command = "python3 -c 'import socket; socket.socket()'";
     let reply = bench.call("exec", json!({"command": command})).await.unwrap();

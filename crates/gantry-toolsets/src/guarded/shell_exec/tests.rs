@@ -56,7 +56,7 @@ async fn programs_run_without_a_shell() {
 #[tokio::test]
 async fn only_allow_listed_bare_names_run() {
     assert_eq!(super::ALLOWED.len(), 40);
-    let bench = Bench::with(|parts| parts.shell.allow = vec!["true".into(), "/bin/false".into()]);
+    let bench = Bench::with(|parts| parts.settings.shell.allow = vec!["true".into(), "/bin/false".into()]);
     for path in ["git", "bin/git", "rm"] {
         script(&bench.workspace().join(path), "echo planted");
     }
@@ -91,11 +91,11 @@ async fn only_allow_listed_bare_names_run() {
 async fn programs_in_writable_directories_are_ignored() {
     let bench = Bench::with(|parts| {
         let root = parts.temp_dir.parent().unwrap().to_owned();
-        parts.shell.path = ["workspace", "workspace/bin", "tmp", "cache", "alias", "tools"]
+        parts.settings.shell.path = ["workspace", "workspace/bin", "tmp", "cache", "alias", "tools"]
             .map(|name| root.join(name))
             .into();
-        parts.shell.caches = vec![root.join("cache")];
-        parts.shell.allow = vec!["own".into(), "planted".into()];
+        parts.settings.shell.caches = vec![root.join("cache")];
+        parts.settings.shell.allow = vec!["own".into(), "planted".into()];
         set_variable(parts, "PATH", format!("{0}/workspace:{0}/tmp:/usr/bin:/bin", root.display()));
         for folder in ["workspace", "workspace/bin", "tmp", "cache"] {
             for name in ["echo", "own", "planted"] {
@@ -156,8 +156,8 @@ async fn configured_paths_can_be_read_and_written() {
         with_secret(parts);
         let root = parts.temp_dir.parent().unwrap().to_owned();
         std::fs::create_dir(root.join("cache")).unwrap();
-        parts.shell.readable = vec![root.join("home/.ssh")];
-        parts.shell.caches = vec![root.join("cache")];
+        parts.settings.shell.readable = vec![root.join("home/.ssh")];
+        parts.settings.shell.caches = vec![root.join("cache")];
     });
     let root = bench.folder.path().canonicalize().unwrap();
     let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
@@ -220,7 +220,7 @@ async fn network_policy_is_applied() {
     let code = ["python3", "-c", "import socket; socket.socket(); print('open')"];
     let open = Bench::new();
     assert_eq!(exec(&open, &code).await, Ok(reply("open\n", "", 0)));
-    let shut = Bench::with(|parts| parts.isolation.network = NetworkPolicy::DenyAll);
+    let shut = Bench::with(|parts| parts.settings.isolation.network = NetworkPolicy::DenyAll);
     let denied = exec(&shut, &code).await.unwrap();
     assert_eq!(
         (&denied["exitCode"], &denied["stdout"], &denied["network"]),
@@ -307,7 +307,7 @@ async fn working_directory_must_be_in_the_workspace() {
 async fn operator_can_turn_the_sandbox_off() {
     let bench = Bench::with(|parts| {
         with_secret(parts);
-        parts.shell.sandbox = SandboxMode::Off;
+        parts.settings.shell.sandbox = SandboxMode::Off;
     });
     let secret = bench.folder.path().join("home/.ssh/id").to_str().unwrap().to_owned();
     assert_eq!(exec(&bench, &["cat", &secret]).await, Ok(reply("secret", "", 0)));
@@ -320,7 +320,7 @@ async fn git_works_without_its_global_configuration() {
         let global = parts.temp_dir.parent().unwrap().join("home/.gitconfig");
         std::fs::write(&global, "[user]\nname = Somebody\n").unwrap();
         if readable {
-            parts.shell.readable = vec![global];
+            parts.settings.shell.readable = vec![global];
         }
     };
     for (readable, name) in [(false, ""), (true, "Somebody\n")] {
@@ -338,7 +338,7 @@ async fn command_that_cannot_be_confined_is_denied_unless_the_sandbox_is_off() {
         let bench = Bench::with(|parts| {
             // A path that no rule can express simulates a kernel without Landlock.
             parts.closed.push("relative".into());
-            parts.shell.sandbox = sandbox;
+            parts.settings.shell.sandbox = sandbox;
         });
         let made = exec(&bench, &["touch", "made"]).await;
         assert_eq!(bench.workspace().join("made").exists(), runs);

@@ -6,7 +6,7 @@ use crate::testing::Bench;
 use crate::testing::web_server::{TestResponse, WebServer, client_to_loopback};
 
 fn bench() -> Bench {
-    Bench::with(|parts| parts.web.client = client_to_loopback())
+    Bench::with(|parts| parts.settings.web.client = client_to_loopback())
 }
 
 /// Fetches one response. `SERVER` in the result replaces the server's address.
@@ -207,8 +207,8 @@ async fn private_addresses_and_unlisted_hosts_are_denied() {
         (NetworkPolicy::AllowList(Vec::new()), "is not on the list of hosts this agent may reach"),
     ] {
         let limited = Bench::with(|parts| {
-            parts.web.client = client_to_loopback();
-            parts.isolation.network = policy;
+            parts.settings.web.client = client_to_loopback();
+            parts.settings.isolation.network = policy;
         });
         let refused = limited.call("tool::web_fetch", url.clone()).await.unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
@@ -257,8 +257,8 @@ fn long_text_with_a_secret() -> String {
 async fn secret_is_masked_before_truncation() {
     let server = WebServer::always(TestResponse::new(200, "text/plain", long_text_with_a_secret()));
     let bench = Bench::with(|parts| {
-        parts.web.client = client_to_loopback();
-        parts.web.masker = Masker::new([SECRET.to_owned()]);
+        parts.settings.web.client = client_to_loopback();
+        parts.settings.web.masker = Masker::new([SECRET.to_owned()]);
     });
     let mut whole = String::new();
     let mut offset = json!(0);
@@ -277,8 +277,8 @@ async fn secret_is_masked_before_truncation() {
 #[tokio::test]
 async fn secret_across_max_size_is_not_shown() {
     let bench = Bench::with(|parts| {
-        parts.web.client = client_to_loopback();
-        parts.web.masker = Masker::new([SECRET.to_owned(), "other\"secret".to_owned()]);
+        parts.settings.web.client = client_to_loopback();
+        parts.settings.web.masker = Masker::new([SECRET.to_owned(), "other\"secret".to_owned()]);
     });
     let wide: Vec<u8> = format!("before {SECRET} after").encode_utf16().flat_map(u16::to_le_bytes).collect();
     for (content_type, body) in [

@@ -321,7 +321,7 @@ async fn shell_of_an_agent_cannot_read_the_data_directory() {
 
 #[tokio::test]
 async fn policy_applies_to_the_working_directory() {
-    let bench = Bench::with(|parts| parts.shell.sandbox = SandboxMode::Off);
+    let bench = Bench::with(|parts| parts.settings.shell.sandbox = SandboxMode::Off);
     bench.write(".ssh/config", "");
     std::os::unix::fs::symlink(".ssh", bench.workspace().join("link")).unwrap();
     let input = json!({"command": "ls", "workdir": "link"});
@@ -331,7 +331,7 @@ async fn policy_applies_to_the_working_directory() {
 
 #[tokio::test]
 async fn shell_without_network_reports_it() {
-    let bench = Bench::with(|parts| parts.isolation.network = gantry_net::NetworkPolicy::DenyAll);
+    let bench = Bench::with(|parts| parts.settings.isolation.network = gantry_net::NetworkPolicy::DenyAll);
     let answer = bash(&bench, json!({"command": "echo x"})).await;
     assert_eq!(json!([answer["network"], answer["output"]]), json!(["denied", "x\n"]));
 }

@@ -220,7 +220,7 @@ async fn missing_and_unknown_sessions_are_errors() {
 
 #[tokio::test]
 async fn sessions_are_visible_to_their_owner_and_the_operator_only() {
-    let bench = Bench::with(|parts| parts.shell.sandbox = SandboxMode::Off);
+    let bench = Bench::with(|parts| parts.settings.shell.sandbox = SandboxMode::Off);
     let (own, other) = (bench.agent_call("a"), bench.agent_call("b"));
     let mut other_role = own.clone();
     other_role.agent = "c".into();

@@ -23,8 +23,8 @@ pub(super) fn query(text: &str) -> Query {
 /// Configures all four providers on one server, which distinguishes them by path.
 pub(crate) fn configure(parts: &mut MachineParts, server: &WebServer) {
     let url = || server.url();
-    parts.web.client = client_to_loopback();
-    parts.web.search = SearchSettings {
+    parts.settings.web.client = client_to_loopback();
+    parts.settings.web.search = SearchSettings {
         tavily_key: SearchKey::new("tvly-a-secret-key"),
         brave_key: SearchKey::new("a-secret-brave-key"),
         searxng_url: Some(format!("{}/searx/", url())),
@@ -133,8 +133,8 @@ async fn first_configured_provider_serves_unless_another_is_requested() {
     assert_eq!(server.requests().len(), 1, "no other provider is tried");
     let without_keys = Bench::with(|parts| {
         configure(parts, &server);
-        parts.web.search.tavily_key = None;
-        parts.web.search.brave_key = None;
+        parts.settings.web.search.tavily_key = None;
+        parts.settings.web.search.brave_key = None;
     });
     let served = call(&without_keys, json!({"query": "q"})).await;
     assert_eq!((&served["provider"], served.get("fallbacks")), (&json!("searxng"), None));
@@ -144,7 +144,7 @@ async fn first_configured_provider_serves_unless_another_is_requested() {
     assert_eq!(served["provider"], "searxng");
     let ordered = Bench::with(|parts| {
         configure(parts, &server);
-        parts.web.search.order = vec![SearchProvider::Duckduckgo, SearchProvider::Brave];
+        parts.settings.web.search.order = vec![SearchProvider::Duckduckgo, SearchProvider::Brave];
     });
     assert_eq!(call(&ordered, json!({"query": "q"})).await["provider"], "duckduckgo");
     let served = call(&ordered, json!({"query": "q", "provider": "tavily"})).await;
@@ -301,7 +301,7 @@ async fn key_is_not_sent_to_a_redirect_target() {
     });
     let bench = Bench::with(|parts| {
         configure(parts, &server);
-        parts.web.search.endpoints.brave = "http://127.0.0.1:9".to_owned();
+        parts.settings.web.search.endpoints.brave = "http://127.0.0.1:9".to_owned();
     });
     call(&bench, json!({"query": "q"})).await;
     let served = call(&bench, json!({"query": "q", "provider": "brave"})).await;
@@ -317,7 +317,7 @@ async fn invalid_key_is_reported_and_not_shown() {
     let server = WebServer::start(|request| successful_response(provider_of(request)));
     let bench = Bench::with(|parts| {
         configure(parts, &server);
-        parts.web.search.tavily_key = SearchKey::new("tvly\nsecret");
+        parts.settings.web.search.tavily_key = SearchKey::new("tvly\nsecret");
     });
     let served = call(&bench, json!({"query": "q"})).await;
     assert_eq!((&served["provider"], served.to_string().contains("secret")), (&json!("brave"), false));
@@ -349,9 +349,9 @@ async fn slow_provider_leaves_time_for_the_next_and_cancellation_works() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}", listener.local_addr().unwrap());
     let bench = Bench::with(|parts| {
-        parts.web.client = client_to_loopback();
-        parts.web.search.tavily_key = SearchKey::new("a-secret-key");
-        parts.web.search.endpoints.tavily = silent;
+        parts.settings.web.client = client_to_loopback();
+        parts.settings.web.search.tavily_key = SearchKey::new("a-secret-key");
+        parts.settings.web.search.endpoints.tavily = silent;
     });
     let mut call = bench.operator_call();
     call.deadline = Some(std::time::Instant::now() + Duration::from_millis(300));
@@ -383,8 +383,8 @@ async fn deadline_of_the_call_is_reported_as_deadline() {
         ("tool::web_search", json!({"query": "q"})),
     ] {
         let bench = Bench::with(|parts| {
-            parts.web.client = client_to_loopback();
-            parts.web.search.searxng_url = Some(url.clone());
+            parts.settings.web.client = client_to_loopback();
+            parts.settings.web.search.searxng_url = Some(url.clone());
         });
         let mut call = bench.operator_call();
         call.deadline = Some(std::time::Instant::now() + Duration::from_millis(300));
@@ -416,7 +416,7 @@ async fn secret_is_masked_before_truncation() {
     });
     let bench = Bench::with(|parts| {
         configure(parts, &server);
-        parts.web.masker = gantry_tool::Masker::new([SECRET.to_owned()]);
+        parts.settings.web.masker = gantry_tool::Masker::new([SECRET.to_owned()]);
     });
     for provider in ["tavily", "brave", "searxng", "duckduckgo"] {
         let answer = call(&bench, json!({"query": "q", "provider": provider})).await.to_string();
@@ -429,7 +429,7 @@ async fn client_of_the_own_instance_is_used_for_it_only() {
     let server = WebServer::start(|request| successful_response(provider_of(request)));
     let bench = Bench::with(|parts| {
         configure(parts, &server);
-        parts.web.search.client = Some(std::mem::take(&mut parts.web.client));
+        parts.settings.web.search.client = Some(std::mem::take(&mut parts.settings.web.client));
     });
     let answer = call(&bench, json!({"query": "q", "provider": "searxng"})).await;
     assert_eq!((&answer["provider"], answer.get("fallbacks")), (&json!("searxng"), None), "{answer}");

@@ -11,7 +11,7 @@ use gantry_node::{
 };
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
-use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
+use gantry_tool::{Gate, GateParts, Live, Masker, Registry, Tool, nearest};
 use gantry_toolsets::{PartsFolder, transfer_service};
 use gantry_transfer::TransferService;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,7 +21,7 @@ use super::{NodeArgs, renamed};
 use crate::config::Config;
 use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::{Exit, UsageError};
-use crate::local::{KEEPER_ARGUMENT, LazyAudit, Setup, known_secrets, sensitive_paths};
+use crate::local::{KEEPER_ARGUMENT, LazyAudit, Setup, gate_settings, known_secrets};
 use crate::logging::{self, GateEvents};
 use crate::output::Output;
 
@@ -274,12 +274,10 @@ fn gate(
     }
     let gate = Gate::new(GateParts {
         registry,
-        policy: Policy::new(config.policy.build_rules()?, sensitive_paths(environment, config), closed),
+        settings: Live::new(gate_settings(environment, config)?),
         masker: joining.masker(environment, config),
         audit: Arc::new(log.clone()),
         results,
-        max_result_chars: config.max_tool_result_chars,
-        max_mcp_result_chars: config.mcp.max_tool_result_chars,
     });
     let parts = PartsFolder {
         root: environment.data.parts(),

@@ -56,7 +56,7 @@ pub(super) fn shown(
     if bytes.is_empty() {
         return Ok((String::new(), None));
     }
-    let masker = &ctx.state.web().masker;
+    let masker = ctx.state.masker();
     if !is_text(&bytes, content_type) {
         let kind = mask_all(used, masker, content_type.unwrap_or("unknown type").to_owned());
         let kind: String = kind.chars().take(100).collect();
@@ -67,7 +67,7 @@ pub(super) fn shown(
     let cut = cut || cut_again;
     let unread = unread(cut);
     let text = Shaped::of(masked_text(json::plainly_spelt(text), cut, used, masker), cut);
-    let limit = ctx.state.web().http_response_limit;
+    let limit = ctx.state.settings().web.http_response_limit;
     let (shown, length) = text.head(limit)?;
     if length.bytes <= limit {
         return Ok((shown, cut.then(|| format!("more than {count} bytes{unread}"))));

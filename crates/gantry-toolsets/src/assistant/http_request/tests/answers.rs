@@ -38,7 +38,7 @@ async fn charset_is_decoded_and_invalid_json_is_shown_as_text() {
 async fn long_body_is_truncated_and_stored_whole() {
     let bench = Bench::with(|parts| {
         reach_this_machine(parts);
-        parts.web.http_response_limit = 1001;
+        parts.settings.web.http_response_limit = 1001;
     });
     let body = "é".repeat(5_000);
     let sent = body.clone();
@@ -64,7 +64,7 @@ async fn long_body_is_truncated_and_stored_whole() {
 async fn long_json_is_stored_indented() {
     let bench = Bench::with(|parts| {
         reach_this_machine(parts);
-        parts.web.http_response_limit = 10_000;
+        parts.settings.web.http_response_limit = 10_000;
     });
     let items: Vec<Value> = (0..3_000).map(|number| json!({"number": number, "name": "é"})).collect();
     let expected = serde_json::to_string_pretty(&items).unwrap();
