@@ -78,7 +78,9 @@ impl SessionsApi {
             Identity::Client(token) if !token.agents.iter().any(|allowed| allowed == "*") => {
                 sessions.list_of(&token.agents, limit, offset).await
             }
-            Identity::Client(_) | Identity::Operator => sessions.list(limit, offset).await,
+            Identity::Client(_) | Identity::Operator | Identity::Page(_) => {
+                sessions.list(limit, offset).await
+            }
         };
         let (rows, total) = listed.map_err(session_refusal)?;
         let mut listed = Vec::with_capacity(rows.len());

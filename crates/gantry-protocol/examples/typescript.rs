@@ -33,6 +33,8 @@ fn render() -> String {
     types.give::<wire::HistoryEntry>();
     types.give::<wire::Health>();
     types.give::<wire::HttpProblem>();
+    types.take::<wire::PageLogin>();
+    types.give::<wire::PageLoginResult>();
     let mut page = LEAD.to_owned();
     page.push_str("\n/** Requests, by method. */\nexport interface Methods {\n");
     for Method { name, params, result } in &methods {
@@ -170,6 +172,9 @@ fn methods(types: &mut Types) -> Vec<Method> {
         TRANSFER_ABANDON: wire::TransferOver => wire::Empty,
         TRANSFER_PARTS: wire::Empty => wire::TransferParts,
         GATEWAY_STATUS: wire::Empty => wire::GatewayStatus,
+        PAGE_LINK: wire::Empty => wire::PageLink,
+        PAGE_SESSIONS: wire::Empty => wire::PageSessionList,
+        PAGE_REVOKE: wire::PageRevoke => wire::PageRevoked,
         PORTS_LIST: wire::Empty => wire::PortList,
         PORTS_FORWARD: wire::PortForward => wire::PortForwarded,
         NODES_LIST: wire::Empty => wire::NodeList,

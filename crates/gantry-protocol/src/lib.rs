@@ -15,6 +15,7 @@ mod methods;
 mod names;
 mod nodes;
 mod outbox;
+mod page_sessions;
 mod pipelines;
 mod ports;
 mod runs;
@@ -66,6 +67,10 @@ pub use nodes::{
 pub use outbox::{
     ChatAnswer, ChatChoice, ChatDetails, ChatQuestion, ChatQuestionKind, OutboxBody, OutboxList,
     OutboxListParams, OutboxMessage, OutboxParams, OutboxState,
+};
+pub use page_sessions::{
+    ALL_PAGE_SESSIONS, PageLink, PageLogin, PageLoginResult, PageRevoke, PageRevoked, PageSessionInfo,
+    PageSessionList,
 };
 pub use pipelines::{
     CapturedProcess, CapturedProcessId, CapturedProcessList, ModificationAction, OnFailure, ParameterSource,

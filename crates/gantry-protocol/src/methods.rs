@@ -88,6 +88,9 @@ pub mod method {
     pub const TRANSFER_PARTS: &str = "transfer.parts";
     /// Client → gateway, for the operator only.
     pub const GATEWAY_STATUS: &str = "gateway.status";
+    pub const PAGE_LINK: &str = "page.link";
+    pub const PAGE_SESSIONS: &str = "page.sessions";
+    pub const PAGE_REVOKE: &str = "page.revoke";
     pub const PORTS_LIST: &str = "ports.list";
     pub const PORTS_FORWARD: &str = "ports.forward";
     pub const NODES_LIST: &str = "nodes.list";

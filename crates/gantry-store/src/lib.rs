@@ -42,6 +42,7 @@ pub use database::journal::{
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::outbox::{ClaimedMessage, NewOutboxMessage, SettledMessage, send_key};
+pub use database::page_sessions::{PAGE_SESSION_IDLE_MS, PageCredentials, PageSession};
 pub use database::pipelines::{
     MAX_PIPELINES, PipelineRow, PipelineRunRow, PipelineStepRow, RunEnd, StepSession, TierCost,
 };

@@ -27,6 +27,7 @@ use gantry_toolsets::{
     LOCAL_NODE, Machine, Native, PartsFolder, WorkerSetup, node_tools, process_end, transfer_service,
 };
 use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
+use gantry_web::{WebDomain, WebParts};
 
 use crate::agent_sessions::{SessionsOf, sessions, zone};
 use crate::agent_shells_summary::agent_shells_summary;
@@ -47,6 +48,7 @@ pub(crate) struct RunningGateway {
     /// The URL at which other machines reach the gateway, if configured.
     pub(crate) public_url: Option<String>,
     pub(crate) workspace: PathBuf,
+    pub(crate) web: WebDomain,
     /// Problems of the configuration that do not prevent the start.
     /// What agents' shells can reach, and what is closed to them.
     pub(crate) agent_shells: [String; 2],
@@ -76,6 +78,7 @@ impl RunningGateway {
         environment: &Environment,
         local: LocalNode,
         workspace: PathBuf,
+        page_dir: Option<PathBuf>,
         notes: RunningNotes,
     ) -> Result<RunningGateway> {
         let mut config = environment.layers.load()?;
@@ -168,6 +171,8 @@ impl RunningGateway {
             workspace: &workspace,
         })?;
         let outbox = Outbox::default();
+        let public_url = config.gateway.public_url.clone();
+        let web = WebDomain::new(WebParts { database: database.clone(), page_dir, public_url });
         // Each domain is one line, its feature included.
         #[rustfmt::skip]
         let domains: Vec<Arc<dyn Domain>> = vec![
@@ -178,6 +183,7 @@ impl RunningGateway {
             Arc::new(ChannelsDomain::open(ChannelsParts { config: config.channels.clone(), database: database.clone(), sessions: sessions.clone(), outbox: outbox.clone(), objects: native.objects().clone(), network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), public_url: config.gateway.public_url.clone() }).await?),
             Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions, outbox, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
             Arc::new(GoogleDomain::new(google::parts(environment, &config, &machine, &native, &masker)?)),
+            Arc::new(web.clone()),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         let gateway = Gateway::new(GatewayParts {
@@ -250,6 +256,7 @@ impl RunningGateway {
             url,
             public_url: config.gateway.public_url,
             workspace,
+            web,
             agent_shells,
             warnings,
             serving,

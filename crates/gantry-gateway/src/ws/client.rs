@@ -20,10 +20,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{ConnectRequest, Gateway, ServerSocket, welcome};
 use crate::callers::Wanted;
+use crate::gateway::now_ms;
 use crate::process_exits::HEARD_AFTER;
 
 /// Minimum time between two progress events of a call.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often an open page counts as a use of its session.
+const PAGE_USE_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
 struct Client {
     gateway: Arc<Gateway>,
@@ -82,13 +86,23 @@ async fn send_events(
         link.close(CloseReason::TokenExpired);
         std::future::pending::<()>().await
     };
+    // A page that stays open is in use.
+    let in_use = async {
+        if let Identity::Page(session) = &identity {
+            loop {
+                tokio::time::sleep(PAGE_USE_PAUSE).await;
+                let _ = gateway.database.use_page_session(&session.id, now_ms()).await;
+            }
+        }
+        std::future::pending::<()>().await
+    };
     // When the gateway or the token ends, running calls are cancelled and new ones rejected.
     let ending = async {
         gateway.auth.ending_of_call(&identity).cancelled_owned().await;
         link.cancel_requests();
         std::future::pending::<()>().await
     };
-    tokio::join!(exits, changes, expiring, ending);
+    tokio::join!(exits, changes, expiring, in_use, ending);
 }
 
 /// Sends exits of background processes to an operator. Never returns.
