@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod frame;
 mod grants;
+mod inbox;
 mod methods;
 mod names;
 mod nodes;
@@ -18,6 +19,7 @@ mod outbox;
 mod page_sessions;
 mod pipelines;
 mod ports;
+mod rendering;
 mod runs;
 mod sessions;
 mod stream;
@@ -55,6 +57,7 @@ pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
 pub use grants::{GrantInfo, GrantList, GrantOffer, GrantParams, GrantReach, GrantScope, GrantsListParams};
+pub use inbox::{InboxItem, InboxList, InboxSubject};
 pub use methods::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CallResult, Caller, ConnectionAsk, LogsParams,
     LogsResult, NodeCallParams, ProcessEnd, ToolAck, event, method,
@@ -81,12 +84,18 @@ pub use pipelines::{
     StepOutcome, StepStatus,
 };
 pub use ports::{PortForward, PortForwarded, PortList, SessionPort};
+pub use rendering::{
+    AnsiLines, AnsiParams, AnsiRun, AnsiStyle, DiffParams, DiffRow, DiffRowKind, DiffRows, GraphEdge,
+    GraphLayout, GraphLine, GraphNode, GraphParams, GraphPlace, MarkdownAlign, MarkdownBlock,
+    MarkdownDocument, MarkdownDocuments, MarkdownInline, MarkdownItem, MarkdownParams,
+};
 pub use runs::{RunEvent, RunEventData, RunKind};
 pub use sessions::{
     Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, History,
     HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams, HistoryReply,
-    ListenResult, MessageParams, Question, RunEnd, SendResult, SessionInfo, SessionList, SessionParams,
-    SessionStatus, SessionsListParams, TokenUsage, UserAsked, UserQuestion,
+    ListenResult, Listened, MessageParams, Question, RunEnd, SendResult, SessionInfo, SessionList,
+    SessionMatch, SessionMatches, SessionParams, SessionRename, SessionSearch, SessionStatus,
+    SessionsListParams, TokenUsage, UnfinishedReply, UserAsked, UserQuestion,
 };
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,

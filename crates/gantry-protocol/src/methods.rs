@@ -22,6 +22,11 @@ pub mod method {
     pub const SESSIONS_SEND: &str = "sessions.send";
     pub const SESSIONS_LISTEN: &str = "sessions.listen";
     pub const SESSIONS_ANSWER: &str = "sessions.answer";
+    pub const SESSIONS_RENAME: &str = "sessions.rename";
+    pub const SESSIONS_SEARCH: &str = "sessions.search";
+    /// Client → gateway: everything that waits for a person.
+    pub const INBOX_LIST: &str = "inbox.list";
+    pub const INBOX_LISTEN: &str = "inbox.listen";
     pub const GRANTS_LIST: &str = "grants.list";
     pub const GRANTS_REVOKE: &str = "grants.revoke";
     pub const CRON_LIST: &str = "cron.list";
@@ -88,6 +93,12 @@ pub mod method {
     pub const TRANSFER_PARTS: &str = "transfer.parts";
     /// Client → gateway, for the operator only.
     pub const GATEWAY_STATUS: &str = "gateway.status";
+    /// Client → gateway: texts as data that a client can draw.
+    pub const MARKDOWN_RENDER: &str = "markdown.render";
+    pub const ANSI_RENDER: &str = "ansi.render";
+    pub const DIFF_RENDER: &str = "diff.render";
+    pub const GRAPH_LAYOUT: &str = "graph.layout";
+    /// Client → gateway, for the operator only: logins of the web page.
     pub const PAGE_LINK: &str = "page.link";
     pub const PAGE_SESSIONS: &str = "page.sessions";
     pub const PAGE_REVOKE: &str = "page.revoke";
@@ -116,6 +127,8 @@ pub mod event {
     pub const TOOLS_CHANGED: &str = "tools.changed";
     /// Gateway → client: an event of a session that it listens to.
     pub const SESSION_EVENT: &str = "session.event";
+    /// Gateway → client: the items of the inbox, for clients that listen to it.
+    pub const INBOX_CHANGED: &str = "inbox.changed";
     /// Gateway → client: an event of a run, for clients that follow runs.
     pub const RUN_EVENT: &str = "run.event";
     /// Gateway → client: a background process on a node has ended.

@@ -37,7 +37,8 @@ pub use database::grants::{Grants, MAX_GRANTS, StoredGrant};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::inspection::DatabaseState;
 pub use database::journal::{
-    Append, Journal, JournalEvent, LoadedSession, MAX_EVENT_BYTES, NewEvent, Parentage, SessionRow,
+    Append, FoundEvent, Journal, JournalEvent, LoadedSession, MAX_EVENT_BYTES, NewEvent, Parentage,
+    SessionRow,
 };
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};

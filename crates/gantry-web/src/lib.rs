@@ -3,11 +3,16 @@
 //! The page is a client of the documented protocol, like any other. What model output contains reaches it as data,
 //! never as HTML.
 
+mod ansi;
+mod diff;
+mod graph;
 mod login;
+mod markdown;
 mod one_time_codes;
 mod page_files;
 mod page_headers;
 mod page_sessions;
+mod rendering;
 mod serve_page;
 mod web_domain;
 

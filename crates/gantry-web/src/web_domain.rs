@@ -13,7 +13,7 @@ use gantry_store::Database;
 
 use crate::one_time_codes::{CODE_LIFE, OneTimeCodes};
 use crate::page_files::PageFiles;
-use crate::{login, page_sessions, serve_page};
+use crate::{login, page_sessions, rendering, serve_page};
 
 /// Attempts to log in that one address has in a minute.
 const LOGINS_PER_MINUTE: u32 = 20;
@@ -81,6 +81,10 @@ impl Domain for WebDomain {
 
     fn methods(&self) -> Methods {
         Methods::default()
+            .on(method::MARKDOWN_RENDER, &self.0, rendering::markdown)
+            .on(method::ANSI_RENDER, &self.0, rendering::ansi)
+            .on(method::DIFF_RENDER, &self.0, rendering::diff)
+            .on(method::GRAPH_LAYOUT, &self.0, rendering::graph)
             .on_operator(method::PAGE_LINK, &self.0, page_sessions::link)
             .on_operator(method::PAGE_SESSIONS, &self.0, page_sessions::list)
             .on_operator(method::PAGE_REVOKE, &self.0, page_sessions::revoke)

@@ -66,8 +66,7 @@ fn show(output: &Output, address: &Address, link: &PageLink, qr: bool) -> Result
     output.line(&url);
     if qr {
         let code = QrCode::new(url.as_bytes()).context("cannot draw the QR code")?;
-        // The crate draws its "light" as a block, which here is black.
-        let drawn = code.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
+        let drawn = code.render::<Dense1x2>().dark_color(Dense1x2::Dark).light_color(Dense1x2::Light).build();
         match output.renders() {
             // Black on white whatever the colors of the terminal are, because some readers reject the inverse.
             true => {
