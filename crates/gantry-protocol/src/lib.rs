@@ -1,6 +1,7 @@
 //! The wire between clients, gateway and nodes, versions 1 and 2: data only, no I/O. `docs/protocol.md` describes it.
 
 mod admin;
+mod administration;
 mod asked_action;
 mod channels;
 mod child_limits;
@@ -33,6 +34,12 @@ mod values;
 pub use admin::{
     Empty, GatewayStatus, Health, HealthStatus, HttpError, HttpProblem, ModelPrice, ModelReport,
     ModelsReport, ProviderReport,
+};
+pub use administration::{
+    AuditPage, AuditProblem, AuditSearch, AuditVerified, ConfigChange, ConfigChanged, ConfigSchema,
+    ConfigShown, DoctorFinding, DoctorReport, PolicyDecision, PolicyExplain, PolicyExplained,
+    PolicyRuleChecked, PolicyTouch, SecretInfo, SecretList, SecretName, SecretSet, SecretStored, UsageParams,
+    UsageReport, UsageRow, UsageSpent, UsageSum,
 };
 pub use asked_action::{AskedAction, ChangeKind};
 pub use channels::{

@@ -102,9 +102,22 @@ pub mod method {
     pub const PAGE_LINK: &str = "page.link";
     pub const PAGE_SESSIONS: &str = "page.sessions";
     pub const PAGE_REVOKE: &str = "page.revoke";
+    pub const GATEWAY_DOCTOR: &str = "gateway.doctor";
+    pub const AUDIT_SEARCH: &str = "audit.search";
+    pub const AUDIT_VERIFY: &str = "audit.verify";
+    pub const USAGE_REPORT: &str = "usage.report";
+    pub const CONFIG_GET: &str = "config.get";
+    pub const CONFIG_SCHEMA: &str = "config.schema";
+    pub const CONFIG_CHECK: &str = "config.check";
+    pub const CONFIG_SET: &str = "config.set";
+    pub const SECRETS_LIST: &str = "secrets.list";
+    pub const SECRETS_SET: &str = "secrets.set";
+    pub const SECRETS_REMOVE: &str = "secrets.remove";
+    pub const POLICY_EXPLAIN: &str = "policy.explain";
     pub const PORTS_LIST: &str = "ports.list";
     pub const PORTS_FORWARD: &str = "ports.forward";
     pub const NODES_LIST: &str = "nodes.list";
+    pub const NODES_LISTEN: &str = "nodes.listen";
     pub const NODES_ADD: &str = "nodes.add";
     pub const NODES_RENEW: &str = "nodes.renew";
     pub const NODES_TAG: &str = "nodes.tag";
@@ -127,6 +140,8 @@ pub mod event {
     pub const TOOLS_CHANGED: &str = "tools.changed";
     /// Gateway → client: an event of a session that it listens to.
     pub const SESSION_EVENT: &str = "session.event";
+    /// Gateway → client: the nodes and their state, for clients that listen to them.
+    pub const NODES_CHANGED: &str = "nodes.changed";
     /// Gateway → client: the items of the inbox, for clients that listen to it.
     pub const INBOX_CHANGED: &str = "inbox.changed";
     /// Gateway → client: an event of a run, for clients that follow runs.

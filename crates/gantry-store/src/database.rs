@@ -38,6 +38,7 @@ pub(crate) mod taint_marks;
 pub(crate) mod task_runs;
 pub(crate) mod tasks;
 pub(crate) mod transfers;
+pub(crate) mod usage;
 pub(crate) mod watches;
 
 /// How long a statement waits for another process's write.

@@ -55,6 +55,7 @@ pub use database::taint_marks::TaintMarks;
 pub use database::task_runs::{FinishedTaskRun, NewTaskRun, TaskOccurrence, TaskPause, TaskRunRow};
 pub use database::tasks::{TaskFilter, TaskRow, priority_rank};
 pub use database::transfers::{NewTransfer, TransferRow, TransferState};
+pub use database::usage::{USAGE_BUCKET_MS, UsageBucket};
 pub use database::watches::WatchRow;
 pub use database::{Database, DatabaseError};
 pub use gateway_lock::{GatewayLock, GatewayLockError, Running};

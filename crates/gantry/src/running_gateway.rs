@@ -29,6 +29,7 @@ use gantry_toolsets::{
 use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
 use gantry_web::{WebDomain, WebParts};
 
+use crate::administration::Administration;
 use crate::agent_sessions::{SessionsOf, sessions, zone};
 use crate::agent_shells_summary::agent_shells_summary;
 use crate::config::{AgentConfig, Config, GatewayConfig};
@@ -184,6 +185,7 @@ impl RunningGateway {
             Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions, outbox, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
             Arc::new(GoogleDomain::new(google::parts(environment, &config, &machine, &native, &masker)?)),
             Arc::new(web.clone()),
+            Arc::new(Administration::new(environment.clone(), database.clone(), models.clone(), zone(&config)?)),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         let gateway = Gateway::new(GatewayParts {

@@ -10,4 +10,7 @@ CREATE TABLE page_sessions (
     last_used INTEGER NOT NULL
 ) STRICT;
 
+-- Answers of models by time, for reports of usage.
+CREATE INDEX session_replies ON session_events (at) WHERE kind = 'replied';
+
 PRAGMA user_version = 14;
