@@ -11,7 +11,7 @@ use std::time::Duration;
 use gantry_protocol::SessionEvent;
 use gantry_store::{Append, ChannelEvent, DatabaseError, NewEvent, NewOutboxMessage};
 use gantry_tool::{Capability, Consent, UserAnswers};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use crate::context::Window;
 use crate::data_locations;
 use crate::driver::effects::{EffectOutcome, Prepared};
 use crate::entry::{End, Entry, Incoming};
+use crate::feed::Feed;
 use crate::key::SessionKey;
 use crate::pairs::{PER_MINUTE, agent_of};
 use crate::reset;
@@ -50,6 +51,9 @@ const CHECKPOINT_EVENTS: i64 = 1_000;
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// If a read-only call ends within this time, its start and end are written together.
 const QUICK: Duration = Duration::from_millis(3);
+/// Entries after which no reply is being written.
+const ENDS_OF_REPLIES: [&str; 6] =
+    ["request_begun", "replied", "request_lost", "request_failed", "run_ended", "reset"];
 /// The highest number of messages that wait in one session.
 const MAX_QUEUE: usize = 1_000;
 /// Characters of the first message in a session's label.
@@ -59,7 +63,7 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     key: SessionKey,
     commands: mpsc::Sender<Command>,
-    events: broadcast::Sender<Arc<SessionEvent>>,
+    feed: Arc<Feed>,
     loaded: Option<Loaded>,
 }
 
@@ -97,9 +101,9 @@ impl Driver {
         shared: Arc<Shared>,
         key: SessionKey,
         commands: mpsc::Sender<Command>,
-        events: broadcast::Sender<Arc<SessionEvent>>,
+        feed: Arc<Feed>,
     ) -> Driver {
-        Driver { shared, key, commands, events, loaded: None }
+        Driver { shared, key, commands, feed, loaded: None }
     }
 
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
@@ -143,6 +147,7 @@ impl Driver {
             let session = self.shared.parts.journal.open(&self.key.key, &self.key.agent, now_ms()).await?;
             let state = child_session::folded(&session)?;
             let left = step::recover(&state);
+            self.feed.wrote(session.row.next_seq, false, Vec::new());
             self.loaded = Some(Loaded {
                 state,
                 next_seq: session.row.next_seq,
@@ -242,6 +247,7 @@ impl Driver {
         let outbox = std::mem::take(&mut loaded.outbox);
         let sends = !outbox.is_empty();
         let key = self.key.key.clone();
+        let ends_reply = events.iter().any(|event| ENDS_OF_REPLIES.contains(&event.kind));
         let append = Append { key, expected, at: now_ms(), events, has_work, channel_events, outbox };
         self.shared.parts.journal.append(append).await?;
         if let Some(outgoing) = self.shared.outgoing().filter(|_| sends) {
@@ -251,22 +257,28 @@ impl Driver {
         for accepted in loaded.accepted.drain(..) {
             let _ = accepted.send(Ok(None));
         }
-        unpublished.into_iter().for_each(|event| self.publish(event));
+        unpublished.iter().for_each(|event| self.publish_elsewhere(event));
+        let entries = self.loaded.as_ref().map_or(expected, |loaded| loaded.next_seq);
+        self.feed.wrote(entries, ends_reply, unpublished);
         Ok(())
     }
 
     fn publish(&self, event: SessionEvent) {
-        events::log(&event, &self.key.key);
+        self.publish_elsewhere(&event);
+        self.feed.send(event);
+    }
+
+    /// Publishes an event to all but the listeners of this session.
+    fn publish_elsewhere(&self, event: &SessionEvent) {
+        events::log(event, &self.key.key);
         // Questions of a child are answered in its root session.
         if let Some(child) = self.child()
             && child.root != self.key.key
-            && events::is_question(&event)
+            && events::is_question(event)
         {
             self.shared.publish(&child.root, event.clone());
         }
-        self.shared.publish_to_all(&self.key.key, &event);
-        // Sending fails if there are no listeners.
-        let _ = self.events.send(Arc::new(event));
+        self.shared.publish_to_all(&self.key.key, event);
     }
 
     /// Performs steps until the session is idle or waits for an effect.

@@ -14,6 +14,7 @@ mod data_locations;
 mod domain;
 mod driver;
 mod entry;
+mod feed;
 mod flow;
 mod grants;
 mod http;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gantry_domain::{MethodContext, Methods};
 use gantry_protocol::{
     AgentList, AnswerParams, AnswerResult, ErrorCode, GrantInfo, GrantList, GrantParams, GrantsListParams,
-    History, HistoryParams, ListenResult, MessageParams, SendResult, SessionEvent, SessionEventData,
-    SessionList, SessionParams, SessionStatus, SessionsListParams, WireError, event, method, raw,
+    History, HistoryParams, ListenResult, Listened, MessageParams, SendResult, SessionEvent,
+    SessionEventData, SessionList, SessionMatches, SessionParams, SessionRename, SessionSearch,
+    SessionStatus, SessionsListParams, UnfinishedReply, WireError, event, method, raw,
 };
 use gantry_tool::Refusal;
 use serde::Deserialize;
@@ -41,6 +42,8 @@ pub(crate) fn methods(api: Arc<SessionsApi>) -> Methods {
         .on(method::SESSIONS_STATUS, state, status)
         .on(method::SESSIONS_HISTORY, state, history)
         .on(method::SESSIONS_LISTEN, state, listen)
+        .on(method::SESSIONS_RENAME, state, rename)
+        .on(method::SESSIONS_SEARCH, state, search)
         .on(method::SESSIONS_SEND, state, send)
         .on(method::SESSIONS_ANSWER, state, answer)
         .on(method::GRANTS_LIST, state, grants)
@@ -74,7 +77,27 @@ async fn history(
     params: HistoryParams,
 ) -> Answer<History> {
     let (from, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(MAX_HISTORY));
-    state.api.session_history(&context.identity, &params.session_key, from, limit).await.map_err(wire)
+    if params.from.is_some() && params.before.is_some() {
+        return Err(WireError::new(ErrorCode::BadParams, "use \"from\" or \"before\", not both"));
+    }
+    let HistoryParams { session_key, before, .. } = params;
+    state.api.session_history(&context.identity, &session_key, from, before, limit).await.map_err(wire)
+}
+
+async fn rename(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: SessionRename,
+) -> Answer<SessionRename> {
+    state.api.rename_session(&context.identity, params).await.map_err(wire)
+}
+
+async fn search(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: SessionSearch,
+) -> Answer<SessionMatches> {
+    state.api.search_sessions(&context.identity, &params).await.map_err(wire)
 }
 
 /// Starts sending the session's events to the client, until it disconnects.
@@ -84,11 +107,15 @@ async fn listen(
     params: SessionParams,
 ) -> Answer<ListenResult> {
     let (_, key) = state.api.session(&context.identity, &params.session_key, Part::Reads).map_err(wire)?;
+    let (seq, unfinished) = start_listening(&state, &context, &key)?;
     // A session that does not exist yet is created by its first message.
     let status = state.api.session_status(&context.identity, &key.key).await;
-    start_listening(&state, &context, &key)?;
     Ok(match status {
-        Ok(status) => ListenResult::Known(Box::new(status)),
+        // A session that was idle is read from the journal by its status, and nothing is in progress.
+        Ok(status) if seq == 0 => {
+            ListenResult::Known(Box::new(Listened { seq: status.events, status, unfinished: None }))
+        }
+        Ok(status) => ListenResult::Known(Box::new(Listened { status, seq, unfinished })),
         Err(_) => ListenResult::New(SessionParams { session_key: key.key }),
     })
 }
@@ -144,12 +171,14 @@ fn start_listening(
     state: &Arc<SessionMethods>,
     context: &MethodContext,
     key: &SessionKey,
-) -> Result<(), WireError> {
+) -> Result<(i64, Option<UnfinishedReply>), WireError> {
     let listener = (context.connection, key.key.clone());
+    let listening = state.api.sessions.listen_numbered(key);
+    let so_far = (listening.entries, listening.unfinished);
     {
         let mut listeners = state.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         if listeners.contains(&listener) {
-            return Ok(());
+            return Ok(so_far);
         }
         if listeners.iter().filter(|(connection, _)| *connection == context.connection).count()
             >= MAX_LISTENED
@@ -159,24 +188,26 @@ fn start_listening(
         }
         listeners.insert(listener.clone());
     }
-    let mut events = state.api.sessions.listen(key);
+    let mut events = listening.events;
     let (state, link, key) = (state.clone(), context.link.clone(), key.key.clone());
     tokio::spawn(async move {
         loop {
-            let event = tokio::select! {
+            let data = tokio::select! {
                 _ = link.closed() => break,
                 received = events.recv() => match received {
-                    Ok(event) => (*event).clone(),
-                    Err(RecvError::Lagged(missed)) => SessionEvent::Missed { events: missed },
+                    Ok(data) => data,
+                    Err(RecvError::Lagged(events)) => {
+                        let event = SessionEvent::Missed { events };
+                        Arc::new(SessionEventData { session_key: key.clone(), seq: None, event })
+                    }
                     Err(RecvError::Closed) => break,
                 },
             };
-            let data = SessionEventData { session_key: key.clone(), event };
-            if link.event(event::SESSION_EVENT, raw(&data)).await.is_err() {
+            if link.event(event::SESSION_EVENT, raw(&*data)).await.is_err() {
                 break;
             }
         }
         state.listeners.lock().unwrap_or_else(PoisonError::into_inner).remove(&listener);
     });
-    Ok(())
+    Ok(so_far)
 }

@@ -10,8 +10,8 @@ use gantry_domain::OwnerCommand;
 use gantry_files::{Changed, ScanLimits, changed_since};
 use gantry_protocol::{GrantInfo, SessionEvent, SessionEventData};
 use gantry_store::{
-    ChannelEvent, DatabaseError, Grants, Journal, JournalEvent, NewOutboxMessage, Objects, SessionRow,
-    TaintMarks,
+    ChannelEvent, DatabaseError, FoundEvent, Grants, Journal, JournalEvent, NewOutboxMessage, Objects,
+    SessionRow, TaintMarks,
 };
 use gantry_tool::{Gate, Label, nearest};
 use jiff::tz::TimeZone;
@@ -26,6 +26,7 @@ use crate::child::Payer;
 use crate::data_locations;
 use crate::driver::{Command, Driver, Status};
 use crate::entry::{ApprovalDecision, Image, Incoming, Notice, Question};
+use crate::feed::{Feed, Listening};
 use crate::key::{BadKey, DmScope, SessionKey};
 use crate::lasting_approval::LastingApproval;
 use crate::models::Model;
@@ -120,7 +121,7 @@ pub(crate) struct Shared {
 /// A session with a running driver.
 struct Live {
     commands: mpsc::Sender<Command>,
-    events: broadcast::Sender<Arc<SessionEvent>>,
+    feed: Arc<Feed>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -349,7 +350,12 @@ impl Sessions {
 
     /// Subscribes to the events of a session.
     pub fn listen(&self, key: &SessionKey) -> broadcast::Receiver<Arc<SessionEvent>> {
-        self.live(key, |live| live.events.subscribe())
+        self.live(key, |live| live.feed.subscribe())
+    }
+
+    /// Subscribes to the events of a session with their numbers. Whoever begins in the middle of a reply gets its text.
+    pub(crate) fn listen_numbered(&self, key: &SessionKey) -> Listening {
+        self.live(key, |live| live.feed.listen())
     }
 
     /// Subscribes to the events of all sessions, except the pieces of replies. A slow listener misses events.
@@ -457,7 +463,13 @@ impl Sessions {
         Ok(status)
     }
 
-    pub(crate) async fn own_status(&self, key: &SessionKey) -> Result<Status, SessionError> {
+    /// Returns the sessions that have work left, the longest waiting first.
+    pub async fn at_work(&self, limit: u32) -> Result<Vec<SessionRow>, SessionError> {
+        Ok(self.shared.parts.journal.at_work(limit).await?)
+    }
+
+    /// Returns the status of a session without those of its children.
+    pub async fn own_status(&self, key: &SessionKey) -> Result<Status, SessionError> {
         self.ask(key, |done| Command::Status { done }).await
     }
 
@@ -566,6 +578,33 @@ impl Sessions {
         Ok(self.shared.parts.journal.page(&key.key, from, limit).await?)
     }
 
+    /// Returns the last events before a number, in their order.
+    pub async fn history_before(
+        &self,
+        key: &SessionKey,
+        before: i64,
+        limit: u32,
+    ) -> Result<Vec<JournalEvent>, SessionError> {
+        self.known(key).await?;
+        Ok(self.shared.parts.journal.page_before(&key.key, before, limit).await?)
+    }
+
+    /// Gives a session a title.
+    pub async fn rename(&self, key: &SessionKey, label: &str) -> Result<(), SessionError> {
+        self.known(key).await?;
+        Ok(self.shared.parts.journal.label(&key.key, Some(label)).await?)
+    }
+
+    /// Finds messages and titles with a text, for these agents or for all.
+    pub async fn search(
+        &self,
+        agents: Option<&[String]>,
+        text: &str,
+        limit: u32,
+    ) -> Result<Vec<FoundEvent>, SessionError> {
+        Ok(self.shared.parts.journal.search(agents, text, limit).await?)
+    }
+
     /// Keeps a file from outside in an agent's storage. Whoever reads it has read untrusted content.
     pub async fn keep_file(
         &self,
@@ -668,10 +707,10 @@ impl Sessions {
         let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
         let session = live.entry(key.key.clone()).or_insert_with(|| {
             let (commands, taken) = mpsc::channel(COMMANDS);
-            let events = broadcast::channel(EVENTS).0;
-            let driver = Driver::new(self.shared.clone(), key.clone(), commands.clone(), events.clone());
+            let feed = Arc::new(Feed::new(&key.key));
+            let driver = Driver::new(self.shared.clone(), key.clone(), commands.clone(), feed.clone());
             self.shared.tasks.spawn(driver.run(taken));
-            Live { commands, events }
+            Live { commands, feed }
         });
         read(session)
     }
@@ -681,7 +720,7 @@ impl Shared {
     /// Removes a session's driver, unless it has listeners.
     pub(crate) fn forget(&self, key: &str) -> bool {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        let alone = live.get(key).is_none_or(|session| session.events.receiver_count() == 0);
+        let alone = live.get(key).is_none_or(|session| !session.feed.has_listeners());
         if alone {
             live.remove(key);
         }
@@ -699,7 +738,7 @@ impl Shared {
             SessionEvent::Text { .. } | SessionEvent::Thinking { .. } | SessionEvent::CallInput { .. }
         );
         if !is_piece && self.everything.receiver_count() > 0 {
-            let data = SessionEventData { session_key: key.to_owned(), event: event.clone() };
+            let data = SessionEventData { session_key: key.to_owned(), seq: None, event: event.clone() };
             let _ = self.everything.send(Arc::new(data));
         }
     }
@@ -708,7 +747,7 @@ impl Shared {
     pub(crate) fn publish(&self, key: &str, event: SessionEvent) {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = live.get(key) {
-            let _ = session.events.send(Arc::new(event));
+            session.feed.send(event);
         }
     }
 }

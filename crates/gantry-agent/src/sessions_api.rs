@@ -1,13 +1,16 @@
 //! [`SessionsApi`] authorizes access to sessions and builds the wire types. HTTP routes and protocol methods share it.
 
+use std::ops::RangeInclusive;
+
 use gantry_domain::Identity;
 use gantry_protocol::SessionEvent;
 use gantry_protocol::{
     AgentInfo, AgentList, AnswerParams, AnswerResult, GrantInfo, GrantList, History, HistoryEvent,
-    MessageParams, SendResult, SessionInfo, SessionList, SessionStatus,
+    MessageParams, SendResult, SessionInfo, SessionList, SessionMatch, SessionMatches, SessionRename,
+    SessionSearch, SessionStatus,
 };
 use gantry_store::JournalEvent;
-use gantry_tool::{Label, Refusal, RefusalCode};
+use gantry_tool::{Label, Refusal, RefusalCode, on_one_line};
 use serde_json::Value;
 
 use crate::answer_labels::AnswerLabels;
@@ -20,6 +23,9 @@ use crate::sessions::{NewMessage, Sent, SessionError, Sessions};
 /// The highest number of events in one page of a session's history.
 pub(crate) const MAX_HISTORY: u32 = 1_000;
 const MAX_HISTORY_BYTES: usize = 2 * 1024 * 1024;
+const MAX_LABEL_CHARS: usize = 200;
+const SEARCHED_CHARS: RangeInclusive<usize> = 2..=200;
+const EXCERPT_CHARS: usize = 200;
 
 /// The kind of access to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +84,9 @@ impl SessionsApi {
             Identity::Client(token) if !token.agents.iter().any(|allowed| allowed == "*") => {
                 sessions.list_of(&token.agents, limit, offset).await
             }
-            Identity::Client(_) | Identity::Operator => sessions.list(limit, offset).await,
+            Identity::Client(_) | Identity::Operator | Identity::Page(_) => {
+                sessions.list(limit, offset).await
+            }
         };
         let (rows, total) = listed.map_err(session_refusal)?;
         let mut listed = Vec::with_capacity(rows.len());
@@ -130,10 +138,15 @@ impl SessionsApi {
         identity: &Identity,
         key: &str,
         from: i64,
+        before: Option<i64>,
         limit: u32,
     ) -> Result<History, Refusal> {
         let (sessions, key) = self.session(identity, key, Part::Reads)?;
         let limit = limit.clamp(1, MAX_HISTORY);
+        if let Some(before) = before {
+            let events = sessions.history_before(&key, before, limit).await.map_err(session_refusal)?;
+            return Ok(last_page(key.key, &events));
+        }
         let events = sessions.history(&key, from, limit).await.map_err(session_refusal)?;
         let full = u32::try_from(events.len()).is_ok_and(|count| count >= limit);
         let mut next = events.last().map(|last| last.seq + 1).filter(|_| full);
@@ -146,7 +159,51 @@ impl SessionsApi {
             }
             page.push(history_event(event));
         }
-        Ok(History { session_key: key.key, events: page, next })
+        Ok(History { session_key: key.key, events: page, next, previous: None })
+    }
+
+    pub(crate) async fn rename_session(
+        &self,
+        identity: &Identity,
+        params: SessionRename,
+    ) -> Result<SessionRename, Refusal> {
+        let (sessions, key) = self.session(identity, &params.session_key, Part::Speaks)?;
+        let label = params.label.trim();
+        let is_plain = on_one_line(label) == label;
+        if label.is_empty() || label.chars().count() > MAX_LABEL_CHARS || !is_plain {
+            let message = format!("the label must be one line of 1 to {MAX_LABEL_CHARS} visible characters");
+            return Err(Refusal::new(RefusalCode::InvalidInput, message));
+        }
+        sessions.rename(&key, label).await.map_err(session_refusal)?;
+        Ok(SessionRename { session_key: key.key, label: label.to_owned() })
+    }
+
+    pub(crate) async fn search_sessions(
+        &self,
+        identity: &Identity,
+        params: &SessionSearch,
+    ) -> Result<SessionMatches, Refusal> {
+        let text = params.text.trim();
+        if !SEARCHED_CHARS.contains(&text.chars().count()) {
+            let (least, most) = (SEARCHED_CHARS.start(), SEARCHED_CHARS.end());
+            let message = format!("the text to search for must have {least} to {most} characters");
+            return Err(Refusal::new(RefusalCode::InvalidInput, message));
+        }
+        let agents = match identity {
+            Identity::Client(token) if !token.agents.iter().any(|agent| agent == "*") => Some(&*token.agents),
+            _ => None,
+        };
+        let limit = params.limit.unwrap_or(50).clamp(1, 200);
+        let found = self.sessions.search(agents, text, limit).await.map_err(session_refusal)?;
+        let matches = found.into_iter().map(|found| SessionMatch {
+            excerpt: excerpt(&found.text, text),
+            session_key: found.key,
+            agent: found.agent,
+            label: found.label,
+            at: found.at,
+            seq: found.seq,
+        });
+        Ok(SessionMatches { matches: matches.collect() })
     }
 
     pub(crate) async fn send(
@@ -244,6 +301,33 @@ impl SessionsApi {
         }
         self.sessions.revoke_grant(id).await.map_err(session_refusal)
     }
+}
+
+/// The last events before a number, as many of them as fit.
+fn last_page(session_key: String, events: &[JournalEvent]) -> History {
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    for event in events.iter().rev() {
+        bytes += event.data.len();
+        if bytes > MAX_HISTORY_BYTES && !page.is_empty() {
+            break;
+        }
+        page.push(history_event(event));
+    }
+    page.reverse();
+    let previous = page.first().map(|first: &HistoryEvent| first.seq).filter(|first| *first > 0);
+    History { session_key, events: page, next: None, previous }
+}
+
+/// The text around the first match.
+fn excerpt(text: &str, searched: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let at = lower.find(&searched.to_ascii_lowercase()).unwrap_or(0);
+    let before: Vec<char> = text[..at].chars().rev().take(EXCERPT_CHARS / 3).collect();
+    let after = text[at..].chars().take(EXCERPT_CHARS);
+    let cut = before.len() < text[..at].chars().count();
+    let shown: String = before.into_iter().rev().chain(after).collect();
+    let shown = on_one_line(&shown);
+    if cut { format!("…{shown}") } else { shown.to_string() }
 }
 
 /// Converts an event of the journal for clients. The state in a checkpoint is omitted, because it is internal.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_store::ClientToken;
+use gantry_store::{ClientToken, PageSession};
 use gantry_tool::{Refusal, RefusalCode};
 
 /// How the operator is named as the owner of sessions and messages.
@@ -17,18 +17,20 @@ const CLOCK_CHECK: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub enum Identity {
     Operator,
+    /// The operator, in a browser that is logged in to the web page.
+    Page(Arc<PageSession>),
     Client(Arc<ClientToken>),
 }
 
 impl Identity {
     pub fn is_operator(&self) -> bool {
-        matches!(self, Identity::Operator)
+        matches!(self, Identity::Operator | Identity::Page(_))
     }
 
     /// The name under which work that this caller starts is stored.
     pub fn owner(&self) -> String {
         match self {
-            Identity::Operator => LOCAL_OPERATOR.to_owned(),
+            Identity::Operator | Identity::Page(_) => LOCAL_OPERATOR.to_owned(),
             Identity::Client(token) => format!("client:{}", token.owner()),
         }
     }
@@ -41,7 +43,7 @@ impl Identity {
     pub async fn expired(&self) {
         let expires = match self {
             Identity::Client(token) => token.expires,
-            Identity::Operator => None,
+            Identity::Operator | Identity::Page(_) => None,
         };
         match expires {
             Some(expires) => wait_until(expires).await,
@@ -52,7 +54,7 @@ impl Identity {
     /// Distinguishes a token from an earlier one with the same name.
     pub fn id(&self) -> &str {
         match self {
-            Identity::Operator => "operator",
+            Identity::Operator | Identity::Page(_) => "operator",
             Identity::Client(token) => &token.id,
         }
     }
@@ -82,7 +84,7 @@ impl Identity {
     /// Whether this caller may act as the agent.
     pub fn may_act_as(&self, agent: &str) -> bool {
         match self {
-            Identity::Operator => true,
+            Identity::Operator | Identity::Page(_) => true,
             Identity::Client(token) => token.agents.iter().any(|allowed| allowed == agent || allowed == "*"),
         }
     }

@@ -24,5 +24,5 @@ pub use identity::{Identity, LOCAL_OPERATOR, wait_until};
 pub use memory_quota::MemoryQuota;
 pub use methods::{DuplicateMethod, MethodContext, Methods};
 pub use owner_command::OwnerCommand;
-pub use public_route::PublicRoute;
+pub use public_route::{CallerAddress, PublicRoute, page_cookie_name};
 pub use request_context::{GatewayServices, RequestContext};

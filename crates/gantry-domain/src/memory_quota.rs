@@ -43,7 +43,7 @@ impl MemoryQuota {
     /// The account of one token, shared by all its connections and requests.
     pub fn of(&self, identity: &Identity) -> Account {
         match identity {
-            Identity::Operator => self.find("operator", || self.operator.whole()),
+            Identity::Operator | Identity::Page(_) => self.find("operator", || self.operator.whole()),
             Identity::Client(token) => self.find(&format!("client {}", token.id), || self.clients.half()),
         }
     }

@@ -31,6 +31,9 @@ pub trait GatewayServices: Send + Sync {
     /// Runs a tool through the gate.
     fn run<'a>(&'a self, call: Call, tool: &'a str, input: Value) -> BoxFuture<'a, Outcome>;
 
+    /// Closes the connections of a page session that was removed, and cancels its calls.
+    fn end_page_session(&self, id: &str);
+
     /// The token that cancels work of a client token, by the name of its owner. `None` when the
     /// client token is no longer valid.
     fn ending_of_token<'a>(

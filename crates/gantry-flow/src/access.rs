@@ -45,7 +45,7 @@ pub(crate) fn check(identity: &Identity, agent: &str, access: Access) -> Result<
 pub(crate) fn own_agents(identity: &Identity) -> Option<&[String]> {
     match identity {
         Identity::Client(token) if !token.agents.iter().any(|agent| agent == "*") => Some(&token.agents),
-        Identity::Client(_) | Identity::Operator => None,
+        Identity::Client(_) | Identity::Operator | Identity::Page(_) => None,
     }
 }
 

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::FlowConfig;
+use crate::inbox::{self, InboxListeners};
 use crate::jobs::{self, Jobs};
 use crate::metrics::Metrics;
 use crate::outbox::{self, Outbox, SecretFor};
@@ -54,6 +55,7 @@ pub struct Flow {
     pub(crate) tasks: Tasks,
     pub(crate) slots: Slots,
     pub(crate) run_events: RunEvents,
+    pub(crate) inbox: InboxListeners,
     pub(crate) metrics: Metrics,
 }
 
@@ -67,6 +69,7 @@ impl Flow {
             tasks: Tasks::new(parts.tasks.clone(), parts.pages.clone()),
             slots: Slots::default(),
             run_events: RunEvents::default(),
+            inbox: InboxListeners::default(),
             metrics: Metrics::default(),
             parts,
         }
@@ -105,7 +108,7 @@ impl Domain for FlowDomain {
 
     fn methods(&self) -> Methods {
         let methods = jobs::methods(outbox::methods(Methods::default(), &self.flow), &self.flow);
-        let methods = run_events::methods(methods, &self.flow);
+        let methods = inbox::methods(run_events::methods(methods, &self.flow), &self.flow);
         let methods = pipelines::methods::add(methods, &self.flow);
         tasks::methods::add(methods, &self.flow)
     }

@@ -8,6 +8,7 @@ mod access;
 mod clock;
 mod config;
 mod domain;
+mod inbox;
 mod jobs;
 mod metrics;
 mod outbox;

@@ -162,6 +162,7 @@ fn params(role: Role, id: &str, token: &str) -> ConnectParams {
         version: "0".into(),
         platform: "linux-x64".into(),
         token: token.into(),
+        page_key: None,
         node: None,
     }
 }

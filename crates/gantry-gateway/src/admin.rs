@@ -1,9 +1,13 @@
 //! Administration of nodes and tokens, for the operator.
 
+use std::collections::BTreeMap;
+
+use gantry_domain::{Finding, FindingLevel};
 use gantry_link::Request;
 use gantry_protocol::{
-    ErrorCode, GatewayStatus, Invitation, NodeId, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
-    ProcessList, ProcessRecord, RawJson, TokenAdd, TokenAdded, TokenList, TokenName, WireError, method, raw,
+    DoctorFinding, DoctorReport, ErrorCode, GatewayStatus, Invitation, NodeId, NodeList, NodeProcesses,
+    NodeRename, NodeRenamed, NodeTags, ProcessList, ProcessRecord, RawJson, TokenAdd, TokenAdded, TokenList,
+    TokenName, WireError, method, raw,
 };
 use gantry_store::{ClientToken, DatabaseError};
 use gantry_tool::{ToolScope, Toolset, nearest};
@@ -22,6 +26,7 @@ impl Gateway {
     pub(crate) async fn administer(&self, request: &Request) -> Option<Result<RawJson, WireError>> {
         Some(match request.method.as_str() {
             method::GATEWAY_STATUS => self.report_status(request).await.map(|status| raw(&status)),
+            method::GATEWAY_DOCTOR => self.examine(request).await.map(|report| raw(&report)),
             name if name.starts_with("nodes.") => self.administer_nodes(request).await,
             name if name.starts_with("tokens.") => self.administer_tokens(request).await,
             _ => return None,
@@ -34,6 +39,19 @@ impl Gateway {
             Some(report) => Ok(report().await),
             None => Ok(GatewayStatus::default()),
         }
+    }
+
+    /// Asks every domain for its findings.
+    async fn examine(&self, request: &Request) -> Result<DoctorReport, WireError> {
+        request.no_params()?;
+        let mut findings = BTreeMap::new();
+        for domain in &self.domains {
+            let found: Vec<DoctorFinding> = domain.doctor().await.into_iter().map(finding).collect();
+            if !found.is_empty() {
+                findings.insert(domain.name().to_owned(), found);
+            }
+        }
+        Ok(DoctorReport { findings })
     }
 
     async fn administer_nodes(&self, request: &Request) -> Result<RawJson, WireError> {
@@ -165,6 +183,15 @@ impl Gateway {
         let unknown = agents.iter().filter(|name| *name != "*" && !self.agents.contains_key(*name));
         tools.chain(unknown.map(|name| format!("unknown agent {name:?}{}", or_near(name, &known)))).collect()
     }
+}
+
+fn finding(finding: Finding) -> DoctorFinding {
+    let level = match finding.level {
+        FindingLevel::Ok => "ok",
+        FindingLevel::Warning => "warning",
+        FindingLevel::Error => "error",
+    };
+    DoctorFinding { level: level.to_owned(), message: finding.message, fix: finding.fix }
 }
 
 /// Rejects requests that change the gateway's own machine, which has no token and a fixed name.

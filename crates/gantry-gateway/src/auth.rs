@@ -10,7 +10,8 @@ use gantry_domain::{Identity, wait_until};
 use gantry_store::{ClientCheck, ClientToken, Database, DatabaseError};
 use tokio_util::sync::CancellationToken;
 
-use crate::gateway::now_ms;
+use crate::gateway::{now_ms, page_name};
+use crate::page_claim::PageClaim;
 
 /// Wrong tokens that an address may try within the window. After that the answer does not say what is wrong.
 const MAX_FAILURES: u32 = 20;
@@ -31,6 +32,10 @@ pub(crate) enum AuthError {
     Expired,
     #[error("the token was revoked")]
     Revoked,
+    #[error("the page session is unknown or over; `gantry page` prints a link for a new one")]
+    NoPageSession,
+    #[error("a page session counts only for requests of the gateway's own page")]
+    NotOwnPage,
     #[error("too many wrong tokens from this address; wait a minute")]
     TooMany,
     #[error("{0}")]
@@ -96,6 +101,27 @@ impl Auth {
         Err(self.count_failure(from, failed))
     }
 
+    /// Returns the identity of a page session, which needs its cookie and its key.
+    pub(crate) async fn check_page(
+        &self,
+        claim: &PageClaim<'_>,
+        from: IpAddr,
+    ) -> Result<Identity, AuthError> {
+        if !claim.is_own_page {
+            return Err(self.count_failure(from, AuthError::NotOwnPage));
+        }
+        for cookie in &claim.cookies {
+            let session = self.database.check_page_session(cookie, claim.key, now_ms()).await?;
+            if let Some(session) = session {
+                let identity = Identity::Page(Arc::new(session));
+                // Registered like a token, so that a revocation can end its calls.
+                self.ending_of_call(&identity);
+                return Ok(identity);
+            }
+        }
+        Err(self.count_failure(from, AuthError::NoPageSession))
+    }
+
     /// Counts a wrong token. Returns the error to report: the failure, or that there were too many.
     pub(crate) fn count_failure(&self, from: IpAddr, failed: AuthError) -> AuthError {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,16 +156,20 @@ impl Auth {
 
     /// Returns a cancellation token that fires when the gateway ends or the caller's token becomes invalid.
     pub(crate) fn ending_of_call(&self, identity: &Identity) -> CancellationToken {
-        let Identity::Client(token) = identity else { return self.ending.child_token() };
+        let (id, name, expires) = match identity {
+            Identity::Operator => return self.ending.child_token(),
+            Identity::Page(session) => (&session.id, page_name(&session.id), None),
+            Identity::Client(token) => (&token.id, token.name.clone(), token.expires),
+        };
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || {
             let ending = self.ending.child_token();
-            if let Some(expires) = token.expires {
+            if let Some(expires) = expires {
                 tokio::spawn(end_at(expires, ending.clone()));
             }
-            Calls { token: token.name.clone(), ending }
+            Calls { token: name, ending }
         };
-        calls.entry(token.id.clone()).or_insert_with(new).ending.child_token()
+        calls.entry(id.clone()).or_insert_with(new).ending.child_token()
     }
 
     fn cached(&self, hash: &blake3::Hash) -> Option<Arc<ClientToken>> {

@@ -58,9 +58,11 @@ impl Gateway {
         let agent = self.agent(id)?;
         let principal = match (identity, wanted.agent, wanted.mcp) {
             (_, Some(id), _) => Principal::Agent { id: id.to_owned() },
-            (Identity::Operator, None, None) => Principal::Operator,
+            (Identity::Operator | Identity::Page(_), None, None) => Principal::Operator,
             (Identity::Client(token), None, None) => Principal::Client { token: token.owner() },
-            (Identity::Operator, None, Some(client)) => Principal::Mcp { client: client.replace('/', "-") },
+            (Identity::Operator | Identity::Page(_), None, Some(client)) => {
+                Principal::Mcp { client: client.replace('/', "-") }
+            }
             // A client's own name is not verified; its token is.
             (Identity::Client(token), None, Some(client)) => {
                 Principal::Mcp { client: format!("{}/{client}", token.owner()) }

@@ -97,15 +97,10 @@ pub struct Gateway {
     /// Cancelled when the drain time is over. It cancels every call.
     pub(crate) ending: CancellationToken,
     pub(crate) busy_poll: BusyPoll,
-    links: Mutex<HashMap<u64, ClientLink>>,
+    links: Mutex<HashMap<u64, (Link, Identity)>>,
     next_link: AtomicU64,
-    /// Sends the names of client tokens that are revoked.
+    /// Sends the names of client tokens and page sessions that are revoked.
     pub(crate) revoked: broadcast::Sender<String>,
-}
-
-struct ClientLink {
-    link: Link,
-    token: Option<String>,
 }
 
 impl Gateway {
@@ -231,7 +226,7 @@ impl Gateway {
         tokio::join!(work, calls);
         self.ending.cancel();
         self.workers_stop.cancel();
-        let links: Vec<Link> = self.links().values().map(|client| client.link.clone()).collect();
+        let links: Vec<Link> = self.links().values().map(|(link, _)| link.clone()).collect();
         let answered = async {
             for link in &links {
                 link.answered().await;
@@ -250,14 +245,10 @@ impl Gateway {
         self.next_link.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Registers a client's link, so that it is closed when its token is revoked or the gateway stops.
+    /// Registers a client's link, so that it is closed when its token or page session is revoked or the gateway stops.
     pub(crate) fn add_link(&self, link: &Link, identity: &Identity) -> u64 {
         let number = self.next_connection();
-        let token = match identity {
-            Identity::Operator => None,
-            Identity::Client(token) => Some(token.name.clone()),
-        };
-        self.links().insert(number, ClientLink { link: link.clone(), token });
+        self.links().insert(number, (link.clone(), identity.clone()));
         number
     }
 
@@ -266,16 +257,26 @@ impl Gateway {
     }
 
     pub(crate) fn close_links_of(&self, token: &str) {
-        let links = self.links();
-        let theirs = links.values().filter(|client| client.token.as_deref() == Some(token));
-        theirs.for_each(|client| client.link.close(CloseReason::TokenRevoked));
+        let is_theirs = |identity: &Identity| matches!(identity, Identity::Client(own) if own.name == token);
+        self.close_links(is_theirs, &CloseReason::TokenRevoked);
         // Sending fails if there are no listeners, which is fine.
         let _ = self.revoked.send(token.to_owned());
     }
 
-    fn links(&self) -> std::sync::MutexGuard<'_, HashMap<u64, ClientLink>> {
+    fn close_links(&self, is_theirs: impl Fn(&Identity) -> bool, reason: &CloseReason) {
+        let links = self.links();
+        let theirs = links.values().filter(|(_, identity)| is_theirs(identity));
+        theirs.for_each(|(link, _)| link.close(reason.clone()));
+    }
+
+    fn links(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (Link, Identity)>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Names a page session among client tokens, whose names have no space.
+pub(crate) fn page_name(id: &str) -> String {
+    format!("page {id}")
 }
 
 /// Milliseconds since 1970.
@@ -290,6 +291,14 @@ impl GatewayServices for Gateway {
 
     fn run<'a>(&'a self, call: Call, tool: &'a str, input: Value) -> BoxFuture<'a, Outcome> {
         Box::pin(Gateway::run(self, call, tool, input))
+    }
+
+    fn end_page_session(&self, id: &str) {
+        let name = page_name(id);
+        self.auth.revoked(&name);
+        let is_its = |identity: &Identity| matches!(identity, Identity::Page(session) if session.id == id);
+        self.close_links(is_its, &CloseReason::PageSessionEnded);
+        let _ = self.revoked.send(name);
     }
 
     fn ending_of_token<'a>(

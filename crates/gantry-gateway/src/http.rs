@@ -16,6 +16,7 @@ use gantry_protocol::{Health, HealthStatus, NodeList};
 
 use crate::auth::AuthError;
 use crate::gateway::Gateway;
+use crate::page_claim::{self, PageClaim};
 use crate::server::{MAX_HEAD_BYTES, Peer};
 use crate::ws;
 
@@ -136,8 +137,16 @@ async fn authenticate(
     match identify(&gateway, request.headers(), peer.address).await {
         Ok(identity) => {
             let account = gateway.quota.of(&identity);
+            let is_page = matches!(identity, Identity::Page(_));
             request.extensions_mut().insert(identity);
-            held(&account, next.run(request).await)
+            let mut response = held(&account, next.run(request).await);
+            if is_page {
+                // A browser keeps nothing of it, and reads it as nothing but what it is declared to be.
+                let headers = response.headers_mut();
+                headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+                headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            }
+            response
         }
         Err(err) => {
             let mut response = refused(&err);
@@ -158,7 +167,10 @@ async fn identify(gateway: &Gateway, headers: &HeaderMap, from: IpAddr) -> Resul
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
             gateway.auth.check(token.trim(), from).await
         }
-        _ => Err(AuthError::Missing),
+        _ => match headers.get(page_claim::KEY_HEADER).map(|key| key.to_str().unwrap_or_default()) {
+            Some(key) => gateway.auth.check_page(&PageClaim::of(headers, key), from).await,
+            None => Err(AuthError::Missing),
+        },
     }
 }
 
@@ -171,6 +183,9 @@ fn refused(err: &AuthError) -> Response {
             response
         }
         AuthError::Database(err) => internal_error(&message, err),
+        AuthError::NoPageSession | AuthError::NotOwnPage => {
+            return problem(StatusCode::UNAUTHORIZED, "unauthorized", &message, None);
+        }
         _ => {
             let hint = "send Authorization: Bearer TOKEN; the operator's token is in operator.token of the data directory";
             problem(StatusCode::UNAUTHORIZED, "unauthorized", &message, Some(hint))

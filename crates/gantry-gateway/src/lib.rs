@@ -12,6 +12,7 @@ mod http;
 mod maintenance;
 mod node_logs;
 mod nodes;
+mod page_claim;
 mod ports;
 mod process_exits;
 mod remote_tools;

@@ -436,6 +436,10 @@ impl Node {
             host_capabilities: facts.host_capabilities,
             tool_capabilities: facts.tool_capabilities,
             in_flight: self.waiting().len(),
+            latency_ms: self
+                .live()
+                .and_then(|live| live.link.round_trip())
+                .map(|time| time.as_secs_f64() * 1000.0),
         }
     }
 
@@ -517,5 +521,6 @@ pub(crate) fn local_info(registry: &Registry, version: &str) -> Option<NodeInfo>
         host_capabilities: host.into_iter().collect(),
         tool_capabilities,
         in_flight: 0,
+        latency_ms: None,
     })
 }

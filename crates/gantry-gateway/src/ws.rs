@@ -9,10 +9,11 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
+use gantry_domain::Identity;
 use gantry_link::{ConnectRequest, Socket, accepted, receive_connect};
 use gantry_protocol::{
-    ConnectResult, ErrorCode, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Role, ServerInfo, WireError,
-    is_valid_platform, is_valid_version,
+    ConnectParams, ConnectResult, ErrorCode, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Role, ServerInfo,
+    WireError, is_valid_platform, is_valid_version,
 };
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -20,6 +21,7 @@ use hyper_util::rt::TokioIo;
 use crate::auth::AuthError;
 use crate::gateway::{Gateway, now_ms};
 use crate::http::{not_allowed, problem};
+use crate::page_claim::PageClaim;
 use crate::server::Peer;
 
 mod client;
@@ -51,12 +53,13 @@ pub(crate) async fn upgrade(
     if gateway.stopping.is_cancelled() {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the gateway is stopping", None);
     }
+    let headers = request.headers().clone();
     let upgraded = hyper::upgrade::on(request);
     let Peer { address, sockets, permit } = peer;
     sockets.spawn(async move {
         let _permit = permit;
         if let Ok(upgraded) = upgraded.await {
-            serve(gateway, accepted(TokioIo::new(upgraded)), address).await;
+            serve(gateway, accepted(TokioIo::new(upgraded)), headers, address).await;
         }
     });
     let headers = [
@@ -88,7 +91,7 @@ fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::from_str(&accept).ok()
 }
 
-async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
+async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, headers: HeaderMap, from: IpAddr) {
     let Ok(request) = receive_connect(&mut socket, CONNECT_LIMIT).await else { return };
     let range = request.params.protocol;
     if range.common().is_none() {
@@ -103,16 +106,35 @@ async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
                        a version may contain \"+\"";
         return request.refuse(&mut socket, WireError::new(ErrorCode::BadParams, message)).await;
     }
-    match request.params.role {
-        Role::Client | Role::Channel => match gateway.auth.check(&request.params.token, from).await {
-            Ok(identity) if request.params.role == Role::Channel && identity.is_operator() => {
-                let message = "a bridge connects with a client token of its own, never with the operator's";
-                request.refuse(&mut socket, WireError::new(ErrorCode::Forbidden, message)).await;
-            }
-            Ok(identity) => client::serve(gateway, socket, request, identity).await,
-            Err(err) => request.refuse(&mut socket, unauthorized(&err)).await,
-        },
-        Role::Node => node::serve(gateway, socket, request, from).await,
+    if request.params.role == Role::Node {
+        drop(headers);
+        return node::serve(gateway, socket, request, from).await;
+    }
+    let identified = authenticate(&gateway, &request.params, &headers, from).await;
+    // Connections are many and long.
+    drop(headers);
+    match identified {
+        Ok(identity) if request.params.role == Role::Channel && identity.is_operator() => {
+            let message = "a bridge connects with a client token of its own, never with the operator's";
+            request.refuse(&mut socket, WireError::new(ErrorCode::Forbidden, message)).await;
+        }
+        Ok(identity) => client::serve(gateway, socket, request, identity).await,
+        Err(err) => request.refuse(&mut socket, unauthorized(&err)).await,
+    }
+}
+
+/// A page session has no token: it shows a key in `connect`, and its cookie in the upgrade.
+async fn authenticate(
+    gateway: &Gateway,
+    params: &ConnectParams,
+    headers: &HeaderMap,
+    from: IpAddr,
+) -> Result<Identity, AuthError> {
+    match &params.page_key {
+        Some(key) if params.token.is_empty() => {
+            gateway.auth.check_page(&PageClaim::of(headers, key), from).await
+        }
+        _ => gateway.auth.check(&params.token, from).await,
     }
 }
 

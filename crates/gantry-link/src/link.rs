@@ -87,6 +87,8 @@ struct Inner {
     started: Instant,
     /// When the peer last sent something, in milliseconds after `started`.
     last_activity: AtomicU64,
+    /// The time of the last ping and its answer, in microseconds. 0 before the first.
+    round_trip: AtomicU64,
 }
 
 /// The callers that wait for an answer, by request id.
@@ -133,11 +135,18 @@ impl Link {
                 reason: OnceLock::new(),
                 started: Instant::now(),
                 last_activity: AtomicU64::new(0),
+                round_trip: AtomicU64::new(0),
             }),
         };
         socket.get_mut().attach(link.clone(), link.inner.options.account.clone());
         let running = run(link.clone(), socket, service);
         (link, running)
+    }
+
+    /// Returns the time of the last ping and its answer.
+    pub fn round_trip(&self) -> Option<Duration> {
+        let micros = self.inner.round_trip.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
     }
 
     /// Sends a request and waits for the answer. Dropping the future cancels the request at the peer.

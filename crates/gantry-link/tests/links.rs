@@ -103,6 +103,7 @@ fn params() -> ConnectParams {
         version: "0".into(),
         platform: "linux-x64".into(),
         token: "secret-token".into(),
+        page_key: None,
         node: None,
     }
 }

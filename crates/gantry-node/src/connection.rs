@@ -64,6 +64,7 @@ pub(crate) async fn dial_gateway(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         platform: current_platform(),
         token: token.expose().to_owned(),
+        page_key: None,
         node: Some(hello),
     };
     let welcome = connect(&mut socket, &params, HANDSHAKE_LIMIT).await?;

@@ -33,6 +33,8 @@ fn render() -> String {
     types.give::<wire::HistoryEntry>();
     types.give::<wire::Health>();
     types.give::<wire::HttpProblem>();
+    types.take::<wire::PageLogin>();
+    types.give::<wire::PageLoginResult>();
     let mut page = LEAD.to_owned();
     page.push_str("\n/** Requests, by method. */\nexport interface Methods {\n");
     for Method { name, params, result } in &methods {
@@ -110,6 +112,10 @@ fn methods(types: &mut Types) -> Vec<Method> {
         SESSIONS_SEND: wire::MessageParams => wire::SendResult,
         SESSIONS_LISTEN: wire::SessionParams => wire::ListenResult,
         SESSIONS_ANSWER: wire::AnswerParams => wire::AnswerResult,
+        SESSIONS_RENAME: wire::SessionRename => wire::SessionRename,
+        SESSIONS_SEARCH: wire::SessionSearch => wire::SessionMatches,
+        INBOX_LIST: wire::Empty => wire::InboxList,
+        INBOX_LISTEN: wire::Empty => wire::InboxList,
         GRANTS_LIST: wire::GrantsListParams => wire::GrantList,
         GRANTS_REVOKE: wire::GrantParams => wire::GrantInfo,
         CRON_LIST: wire::CronListParams => wire::CronJobList,
@@ -170,9 +176,29 @@ fn methods(types: &mut Types) -> Vec<Method> {
         TRANSFER_ABANDON: wire::TransferOver => wire::Empty,
         TRANSFER_PARTS: wire::Empty => wire::TransferParts,
         GATEWAY_STATUS: wire::Empty => wire::GatewayStatus,
+        MARKDOWN_RENDER: wire::MarkdownParams => wire::MarkdownDocuments,
+        ANSI_RENDER: wire::AnsiParams => wire::AnsiLines,
+        DIFF_RENDER: wire::DiffParams => wire::DiffRows,
+        GRAPH_LAYOUT: wire::GraphParams => wire::GraphLayout,
+        PAGE_LINK: wire::Empty => wire::PageLink,
+        PAGE_SESSIONS: wire::Empty => wire::PageSessionList,
+        PAGE_REVOKE: wire::PageRevoke => wire::PageRevoked,
+        GATEWAY_DOCTOR: wire::Empty => wire::DoctorReport,
+        AUDIT_SEARCH: wire::AuditSearch => wire::AuditPage,
+        AUDIT_VERIFY: wire::Empty => wire::AuditVerified,
+        USAGE_REPORT: wire::UsageParams => wire::UsageReport,
+        CONFIG_GET: wire::Empty => wire::ConfigShown,
+        CONFIG_SCHEMA: wire::Empty => wire::ConfigSchema,
+        CONFIG_CHECK: wire::ConfigChange => wire::ConfigChanged,
+        CONFIG_SET: wire::ConfigChange => wire::ConfigChanged,
+        SECRETS_LIST: wire::Empty => wire::SecretList,
+        SECRETS_SET: wire::SecretSet => wire::SecretStored,
+        SECRETS_REMOVE: wire::SecretName => wire::SecretName,
+        POLICY_EXPLAIN: wire::PolicyExplain => wire::PolicyExplained,
         PORTS_LIST: wire::Empty => wire::PortList,
         PORTS_FORWARD: wire::PortForward => wire::PortForwarded,
         NODES_LIST: wire::Empty => wire::NodeList,
+        NODES_LISTEN: wire::Empty => wire::NodeList,
         NODES_ADD: wire::NodeTags => wire::Invitation,
         NODES_RENEW: wire::NodeId => wire::Invitation,
         NODES_TAG: wire::NodeTags => wire::NodeTags,
@@ -192,6 +218,8 @@ fn events(types: &mut Types) -> Vec<(&'static str, Schema)> {
         (wire::event::CALL_PROGRESS, types.give::<wire::CallProgress>()),
         (wire::event::TOOLS_CHANGED, types.give::<wire::Empty>()),
         (wire::event::SESSION_EVENT, types.give::<wire::SessionEventData>()),
+        (wire::event::NODES_CHANGED, types.give::<wire::NodeList>()),
+        (wire::event::INBOX_CHANGED, types.give::<wire::InboxList>()),
         (wire::event::RUN_EVENT, types.give::<wire::RunEventData>()),
         (wire::event::PROCESS_ENDED, types.give::<wire::ProcessEnded>()),
         (wire::event::MISSED, types.give::<wire::Missed>()),

@@ -40,6 +40,8 @@ pub enum CloseReason {
     TokenRevoked,
     /// The client's token has expired.
     TokenExpired,
+    /// The page session was revoked: open a new link.
+    PageSessionEnded,
     /// The node did not send `node.tools` in time.
     ToolsMissing,
     /// A bulk connection ends with the node's main connection.
@@ -86,6 +88,7 @@ impl CloseReason {
             CloseReason::NodeTokenRevoked,
             CloseReason::TokenRevoked,
             CloseReason::TokenExpired,
+            CloseReason::PageSessionEnded,
             CloseReason::ToolsMissing,
             CloseReason::MainClosed,
             CloseReason::Silent,
@@ -113,6 +116,7 @@ impl CloseReason {
             CloseReason::NodeTokenRevoked => "the node's token was revoked",
             CloseReason::TokenRevoked => "the token was revoked",
             CloseReason::TokenExpired => "the token has expired",
+            CloseReason::PageSessionEnded => "the page session was ended",
             CloseReason::ToolsMissing => "the node did not tell its tools in time",
             CloseReason::MainClosed => "the node has connected anew",
             CloseReason::Silent => "the peer fell silent: two pings were not answered",

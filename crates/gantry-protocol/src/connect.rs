@@ -25,7 +25,12 @@ pub struct ConnectParams {
     pub version: String,
     /// `linux-x64` form.
     pub platform: String,
+    /// Left out by the web page, which has a `pageKey`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
+    /// The key of a page session. It counts only with the cookie of the same session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_key: Option<String>,
     /// For role `node` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeHello>,

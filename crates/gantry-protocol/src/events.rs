@@ -12,6 +12,9 @@ use crate::sessions::{Addressee, ApprovalDecision, Question, UserAsked};
 #[serde(rename_all = "camelCase")]
 pub struct SessionEventData {
     pub session_key: String,
+    /// The number of entries in the journal when the event came. Those of `session.event` have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<i64>,
     pub event: SessionEvent,
 }
 

@@ -1,6 +1,7 @@
 //! The wire between clients, gateway and nodes, versions 1 and 2: data only, no I/O. `docs/protocol.md` describes it.
 
 mod admin;
+mod administration;
 mod asked_action;
 mod channels;
 mod child_limits;
@@ -11,12 +12,15 @@ mod error;
 mod events;
 mod frame;
 mod grants;
+mod inbox;
 mod methods;
 mod names;
 mod nodes;
 mod outbox;
+mod page_sessions;
 mod pipelines;
 mod ports;
+mod rendering;
 mod runs;
 mod sessions;
 mod stream;
@@ -30,6 +34,12 @@ mod values;
 pub use admin::{
     Empty, GatewayStatus, Health, HealthStatus, HttpError, HttpProblem, ModelPrice, ModelReport,
     ModelsReport, ProviderReport,
+};
+pub use administration::{
+    AuditPage, AuditProblem, AuditSearch, AuditVerified, ConfigChange, ConfigChanged, ConfigSchema,
+    ConfigShown, DoctorFinding, DoctorReport, PolicyDecision, PolicyExplain, PolicyExplained,
+    PolicyRuleChecked, PolicyTouch, SecretInfo, SecretList, SecretName, SecretSet, SecretStored, UsageParams,
+    UsageReport, UsageRow, UsageSpent, UsageSum,
 };
 pub use asked_action::{AskedAction, ChangeKind};
 pub use channels::{
@@ -54,6 +64,7 @@ pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
 pub use grants::{GrantInfo, GrantList, GrantOffer, GrantParams, GrantReach, GrantScope, GrantsListParams};
+pub use inbox::{InboxItem, InboxList, InboxSubject};
 pub use methods::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CallResult, Caller, ConnectionAsk, LogsParams,
     LogsResult, NodeCallParams, ProcessEnd, ToolAck, event, method,
@@ -67,6 +78,10 @@ pub use outbox::{
     ChatAnswer, ChatChoice, ChatDetails, ChatQuestion, ChatQuestionKind, OutboxBody, OutboxList,
     OutboxListParams, OutboxMessage, OutboxParams, OutboxState,
 };
+pub use page_sessions::{
+    ALL_PAGE_SESSIONS, PageLink, PageLogin, PageLoginResult, PageRevoke, PageRevoked, PageSessionInfo,
+    PageSessionList,
+};
 pub use pipelines::{
     CapturedProcess, CapturedProcessId, CapturedProcessList, ModificationAction, OnFailure, ParameterSource,
     PipelineAdd, PipelineDefinition, PipelineId, PipelineInfo, PipelineList, PipelineOutcome,
@@ -76,12 +91,18 @@ pub use pipelines::{
     StepOutcome, StepStatus,
 };
 pub use ports::{PortForward, PortForwarded, PortList, SessionPort};
+pub use rendering::{
+    AnsiLines, AnsiParams, AnsiRun, AnsiStyle, DiffParams, DiffRow, DiffRowKind, DiffRows, GraphEdge,
+    GraphLayout, GraphLine, GraphNode, GraphParams, GraphPlace, MarkdownAlign, MarkdownBlock,
+    MarkdownDocument, MarkdownDocuments, MarkdownInline, MarkdownItem, MarkdownParams,
+};
 pub use runs::{RunEvent, RunEventData, RunKind};
 pub use sessions::{
     Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, History,
     HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams, HistoryReply,
-    ListenResult, MessageParams, Question, RunEnd, SendResult, SessionInfo, SessionList, SessionParams,
-    SessionStatus, SessionsListParams, TokenUsage, UserAsked, UserQuestion,
+    ListenResult, Listened, MessageParams, Question, RunEnd, SendResult, SessionInfo, SessionList,
+    SessionMatch, SessionMatches, SessionParams, SessionRename, SessionSearch, SessionStatus,
+    SessionsListParams, TokenUsage, UnfinishedReply, UserAsked, UserQuestion,
 };
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,

@@ -22,6 +22,11 @@ pub mod method {
     pub const SESSIONS_SEND: &str = "sessions.send";
     pub const SESSIONS_LISTEN: &str = "sessions.listen";
     pub const SESSIONS_ANSWER: &str = "sessions.answer";
+    pub const SESSIONS_RENAME: &str = "sessions.rename";
+    pub const SESSIONS_SEARCH: &str = "sessions.search";
+    /// Client → gateway: everything that waits for a person.
+    pub const INBOX_LIST: &str = "inbox.list";
+    pub const INBOX_LISTEN: &str = "inbox.listen";
     pub const GRANTS_LIST: &str = "grants.list";
     pub const GRANTS_REVOKE: &str = "grants.revoke";
     pub const CRON_LIST: &str = "cron.list";
@@ -88,9 +93,31 @@ pub mod method {
     pub const TRANSFER_PARTS: &str = "transfer.parts";
     /// Client → gateway, for the operator only.
     pub const GATEWAY_STATUS: &str = "gateway.status";
+    /// Client → gateway: texts as data that a client can draw.
+    pub const MARKDOWN_RENDER: &str = "markdown.render";
+    pub const ANSI_RENDER: &str = "ansi.render";
+    pub const DIFF_RENDER: &str = "diff.render";
+    pub const GRAPH_LAYOUT: &str = "graph.layout";
+    /// Client → gateway, for the operator only: logins of the web page.
+    pub const PAGE_LINK: &str = "page.link";
+    pub const PAGE_SESSIONS: &str = "page.sessions";
+    pub const PAGE_REVOKE: &str = "page.revoke";
+    pub const GATEWAY_DOCTOR: &str = "gateway.doctor";
+    pub const AUDIT_SEARCH: &str = "audit.search";
+    pub const AUDIT_VERIFY: &str = "audit.verify";
+    pub const USAGE_REPORT: &str = "usage.report";
+    pub const CONFIG_GET: &str = "config.get";
+    pub const CONFIG_SCHEMA: &str = "config.schema";
+    pub const CONFIG_CHECK: &str = "config.check";
+    pub const CONFIG_SET: &str = "config.set";
+    pub const SECRETS_LIST: &str = "secrets.list";
+    pub const SECRETS_SET: &str = "secrets.set";
+    pub const SECRETS_REMOVE: &str = "secrets.remove";
+    pub const POLICY_EXPLAIN: &str = "policy.explain";
     pub const PORTS_LIST: &str = "ports.list";
     pub const PORTS_FORWARD: &str = "ports.forward";
     pub const NODES_LIST: &str = "nodes.list";
+    pub const NODES_LISTEN: &str = "nodes.listen";
     pub const NODES_ADD: &str = "nodes.add";
     pub const NODES_RENEW: &str = "nodes.renew";
     pub const NODES_TAG: &str = "nodes.tag";
@@ -113,6 +140,10 @@ pub mod event {
     pub const TOOLS_CHANGED: &str = "tools.changed";
     /// Gateway → client: an event of a session that it listens to.
     pub const SESSION_EVENT: &str = "session.event";
+    /// Gateway → client: the nodes and their state, for clients that listen to them.
+    pub const NODES_CHANGED: &str = "nodes.changed";
+    /// Gateway → client: the items of the inbox, for clients that listen to it.
+    pub const INBOX_CHANGED: &str = "inbox.changed";
     /// Gateway → client: an event of a run, for clients that follow runs.
     pub const RUN_EVENT: &str = "run.event";
     /// Gateway → client: a background process on a node has ended.

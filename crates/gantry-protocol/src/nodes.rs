@@ -29,6 +29,9 @@ pub struct NodeInfo {
     /// The number of running calls.
     #[serde(default)]
     pub in_flight: usize,
+    /// The time of the last ping and its answer, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<f64>,
 }
 
 /// `result` of `nodes.list`.

@@ -112,7 +112,7 @@ pub struct TokenUsage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ListenResult {
-    Known(Box<SessionStatus>),
+    Known(Box<Listened>),
     /// The session does not exist yet; the next message creates it.
     New(SessionParams),
 }
@@ -120,10 +120,80 @@ pub enum ListenResult {
 impl ListenResult {
     pub fn session_key(&self) -> &str {
         match self {
-            ListenResult::Known(status) => &status.session_key,
+            ListenResult::Known(listened) => &listened.status.session_key,
             ListenResult::New(new) => &new.session_key,
         }
     }
+}
+
+/// The state of a session when a client begins to listen. Every later event is new.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Listened {
+    #[serde(flatten)]
+    pub status: SessionStatus,
+    /// The number of entries in the journal: `sessions.history` has all of them. Earlier gateways send 0.
+    #[serde(default)]
+    pub seq: i64,
+    /// What the model has written of a reply that is not in the journal yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<UnfinishedReply>,
+}
+
+impl std::ops::Deref for Listened {
+    type Target = SessionStatus;
+
+    fn deref(&self) -> &SessionStatus {
+        &self.status
+    }
+}
+
+/// The text and thinking of a reply so far. The next events continue them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnfinishedReply {
+    pub run: String,
+    pub text: String,
+    pub thinking: String,
+}
+
+/// `params` of `sessions.rename`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SessionRename {
+    pub session_key: String,
+    /// The new title, 1 to 200 characters.
+    pub label: String,
+}
+
+/// `params` of `sessions.search`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionSearch {
+    /// 2 to 200 characters. Upper and lower case are the same for `a` to `z`.
+    pub text: String,
+    /// 50 when left out; at most 200.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// `result` of `sessions.search`, the newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionMatches {
+    pub matches: Vec<SessionMatch>,
+}
+
+/// A message or a title that contains the text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionMatch {
+    pub session_key: String,
+    pub agent: String,
+    pub label: Option<String>,
+    pub at: i64,
+    /// The entry of the journal; missing if the title matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<i64>,
+    /// The text around the match.
+    pub excerpt: String,
 }
 
 /// `params` of `sessions.history`.
@@ -134,6 +204,9 @@ pub struct HistoryParams {
     /// The number of the first event; 0 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<i64>,
+    /// In place of `from`: the last events before this number. A large number means the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -146,6 +219,9 @@ pub struct History {
     pub events: Vec<HistoryEvent>,
     /// The first event of the next page, if there is one.
     pub next: Option<i64>,
+    /// With `before`: there are earlier events, and this is the `before` of their page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<i64>,
 }
 
 /// An entry of a session's journal. [`HistoryEvent::entry`] reads its data.

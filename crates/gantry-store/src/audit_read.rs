@@ -33,6 +33,11 @@ pub struct AuditFilter {
     pub call: Option<String>,
     /// RFC 3339. Earlier lines are skipped.
     pub since: Option<jiff::Timestamp>,
+    /// A text anywhere in the line, in upper or lower case.
+    pub text: Option<String>,
+    pub until: Option<jiff::Timestamp>,
+    /// Only lines before this number.
+    pub before: Option<u64>,
     /// How many of the newest lines to list.
     pub limit: usize,
 }
@@ -149,12 +154,22 @@ impl AuditFilter {
         let is = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|wanted| field(name) == wanted);
         let recent =
             self.since.is_none_or(|since| field("at").parse::<jiff::Timestamp>().is_ok_and(|at| at >= since));
-        has(&self.tool, "tool")
+        let early =
+            self.until.is_none_or(|until| field("at").parse::<jiff::Timestamp>().is_ok_and(|at| at < until))
+                && self.before.is_none_or(|before| {
+                    line.get("seq").and_then(Value::as_u64).is_some_and(|number| number < before)
+                });
+        early
+            && has(&self.tool, "tool")
             && has(&self.principal, "principal")
             && is(&self.agent, "agent")
             && is(&self.status, "status")
             && is(&self.call, "call")
             && recent
+            && self
+                .text
+                .as_deref()
+                .is_none_or(|text| line.to_string().to_ascii_lowercase().contains(&text.to_ascii_lowercase()))
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod journal;
 pub(crate) mod memory;
 pub(crate) mod nodes;
 pub(crate) mod outbox;
+pub(crate) mod page_sessions;
 pub(crate) mod pipelines;
 pub(crate) mod plans;
 pub(crate) mod process_ends;
@@ -37,6 +38,7 @@ pub(crate) mod taint_marks;
 pub(crate) mod task_runs;
 pub(crate) mod tasks;
 pub(crate) mod transfers;
+pub(crate) mod usage;
 pub(crate) mod watches;
 
 /// How long a statement waits for another process's write.
@@ -45,7 +47,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 const READERS: u32 = 4;
 
 /// Each entry migrates the schema by one version. Statements of existing entries never change.
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 14] = [
     include_str!("database/1.sql"),
     include_str!("database/2.sql"),
     include_str!("database/3.sql"),
@@ -59,6 +61,7 @@ const MIGRATIONS: [&str; 13] = [
     include_str!("database/11.sql"),
     include_str!("database/12.sql"),
     include_str!("database/13.sql"),
+    include_str!("database/14.sql"),
 ];
 
 /// The database, open. Cheap to clone.

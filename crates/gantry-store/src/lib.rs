@@ -37,11 +37,13 @@ pub use database::grants::{Grants, MAX_GRANTS, StoredGrant};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::inspection::DatabaseState;
 pub use database::journal::{
-    Append, Journal, JournalEvent, LoadedSession, MAX_EVENT_BYTES, NewEvent, Parentage, SessionRow,
+    Append, FoundEvent, Journal, JournalEvent, LoadedSession, MAX_EVENT_BYTES, NewEvent, Parentage,
+    SessionRow,
 };
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::outbox::{ClaimedMessage, NewOutboxMessage, SettledMessage, send_key};
+pub use database::page_sessions::{PAGE_SESSION_IDLE_MS, PageCredentials, PageSession};
 pub use database::pipelines::{
     MAX_PIPELINES, PipelineRow, PipelineRunRow, PipelineStepRow, RunEnd, StepSession, TierCost,
 };
@@ -53,6 +55,7 @@ pub use database::taint_marks::TaintMarks;
 pub use database::task_runs::{FinishedTaskRun, NewTaskRun, TaskOccurrence, TaskPause, TaskRunRow};
 pub use database::tasks::{TaskFilter, TaskRow, priority_rank};
 pub use database::transfers::{NewTransfer, TransferRow, TransferState};
+pub use database::usage::{USAGE_BUCKET_MS, UsageBucket};
 pub use database::watches::WatchRow;
 pub use database::{Database, DatabaseError};
 pub use gateway_lock::{GatewayLock, GatewayLockError, Running};

@@ -7,6 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 const TOKEN_BYTES: usize = 32;
+/// Length of a code that is used once within minutes.
+const CODE_BYTES: usize = 16;
 
 /// Longer texts cannot be tokens and are not hashed.
 const MAX_TOKEN_CHARS: usize = 128;
@@ -17,7 +19,16 @@ pub struct PlainToken(String);
 
 impl PlainToken {
     pub(crate) fn make(prefix: &str) -> io::Result<PlainToken> {
-        let mut bytes = [0; TOKEN_BYTES];
+        PlainToken::random::<TOKEN_BYTES>(prefix)
+    }
+
+    /// A code of 128 random bits without a prefix, short enough for a QR code.
+    pub fn one_time_code() -> io::Result<PlainToken> {
+        PlainToken::random::<CODE_BYTES>("")
+    }
+
+    fn random<const N: usize>(prefix: &str) -> io::Result<PlainToken> {
+        let mut bytes = [0; N];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         Ok(PlainToken(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))))
     }

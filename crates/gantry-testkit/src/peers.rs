@@ -36,6 +36,7 @@ pub fn params(role: Role, id: &str, token: &str, node: Option<NodeHello>) -> Con
         version: "0.0.1".into(),
         platform: "linux-x64".into(),
         token: token.into(),
+        page_key: None,
         node,
     }
 }

@@ -57,7 +57,7 @@ pub use results::budget::{DEFAULT_MAX_MCP_RESULT_CHARS, DEFAULT_MAX_RESULT_CHARS
 pub use results::envelope::{Done, done};
 pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore, TextLength, WriteText};
 pub use text::invisible::{is_hidden, on_one_line, without_hidden};
-pub use text::mask::{Masker, SHORTEST_SECRET, SecretSource, mask_found};
+pub use text::mask::{MASK, Masker, SHORTEST_SECRET, SecretSource, mask_found};
 pub use text::nearest::nearest;
 pub use text::question::QuestionText;
 pub use tool::attributes::Property;

@@ -19,6 +19,7 @@ use crate::commands::models::ModelsArgs;
 use crate::commands::node::NodeCommand;
 use crate::commands::nodes::NodesArgs;
 use crate::commands::outbox::OutboxArgs;
+use crate::commands::page::PageArgs;
 use crate::commands::pipelines::PipelinesArgs;
 use crate::commands::policy::PolicyArgs;
 use crate::commands::ports::PortsArgs;
@@ -114,6 +115,8 @@ pub(crate) enum Command {
     /// Start the gateway without this machine's tools
     #[command(after_help = crate::commands::up::SERVE_EXAMPLES)]
     Serve(UpArgs),
+    /// Print a link that opens the web page, list the browsers that are logged in, log them out
+    Page(PageArgs),
     /// Manage the machines that may join: list, add, show, rename, tag, revoke, forget
     Nodes(NodesArgs),
     /// Manage access tokens of client programs: list, add, revoke

@@ -227,6 +227,7 @@ pub(crate) async fn open<V: Service>(
         version: env!("CARGO_PKG_VERSION").into(),
         platform: current_platform(),
         token: address.token.clone(),
+        page_key: None,
         node: None,
     };
     let hello = connect(&mut socket, &params, ANSWER_LIMIT).await.map_err(|err| match err {

@@ -20,6 +20,7 @@ pub(crate) mod models;
 pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod outbox;
+pub(crate) mod page;
 pub(crate) mod pipelines;
 pub(crate) mod policy;
 pub(crate) mod ports;
@@ -51,6 +52,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
     match cli.command {
         Command::Up(args) => up::run(environment, output, args, LocalNode::Included),
         Command::Serve(args) => up::run(environment, output, args, LocalNode::LeftOut),
+        Command::Page(args) => page::run(&environment, output, args),
         Command::Nodes(args) => nodes::run(&environment, output, args),
         Command::Workspace(args) => workspace::run(environment, output, args),
         Command::Logs(args) => logs::run(environment, output, &args),

@@ -36,7 +36,7 @@ pub(crate) use audit::AuditConfig;
 pub(crate) use egress::EgressConfig;
 pub(crate) use gateway::GatewayConfig;
 pub(crate) use isolation::IsolationConfig;
-pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use layers::{ConfigError, Layers, Save, get};
 pub(crate) use log::{LogConfig, LogLevel};
 pub(crate) use mcp_servers::McpServerConfig;
 pub(crate) use models::{ModelsConfig, StoredSecret};

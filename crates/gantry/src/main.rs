@@ -1,5 +1,6 @@
 //! The `gantry` binary parses the command line, runs the command, and maps its result to an exit code.
 
+mod administration;
 mod agent_sessions;
 mod agent_shells_summary;
 mod cli;

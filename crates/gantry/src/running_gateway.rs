@@ -27,7 +27,9 @@ use gantry_toolsets::{
     LOCAL_NODE, Machine, Native, PartsFolder, WorkerSetup, node_tools, process_end, transfer_service,
 };
 use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
+use gantry_web::{WebDomain, WebParts};
 
+use crate::administration::Administration;
 use crate::agent_sessions::{SessionsOf, sessions, zone};
 use crate::agent_shells_summary::agent_shells_summary;
 use crate::config::{AgentConfig, Config, GatewayConfig};
@@ -47,6 +49,7 @@ pub(crate) struct RunningGateway {
     /// The URL at which other machines reach the gateway, if configured.
     pub(crate) public_url: Option<String>,
     pub(crate) workspace: PathBuf,
+    pub(crate) web: WebDomain,
     /// Problems of the configuration that do not prevent the start.
     /// What agents' shells can reach, and what is closed to them.
     pub(crate) agent_shells: [String; 2],
@@ -76,6 +79,7 @@ impl RunningGateway {
         environment: &Environment,
         local: LocalNode,
         workspace: PathBuf,
+        page_dir: Option<PathBuf>,
         notes: RunningNotes,
     ) -> Result<RunningGateway> {
         let mut config = environment.layers.load()?;
@@ -166,6 +170,8 @@ impl RunningGateway {
             workspace: &workspace,
         })?;
         let outbox = Outbox::default();
+        let public_url = config.gateway.public_url.clone();
+        let web = WebDomain::new(WebParts { database: database.clone(), page_dir, public_url });
         // Each domain is one line, its feature included.
         #[rustfmt::skip]
         let domains: Vec<Arc<dyn Domain>> = vec![
@@ -176,6 +182,8 @@ impl RunningGateway {
             Arc::new(ChannelsDomain::open(ChannelsParts { config: config.channels.clone(), database: database.clone(), sessions: sessions.clone(), outbox: outbox.clone(), objects: native.objects().clone(), network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), public_url: config.gateway.public_url.clone() }).await?),
             Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions: sessions.clone(), outbox, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
             Arc::new(GoogleDomain::new(google::parts(environment, &config, &machine, &native, &masker)?)),
+            Arc::new(web.clone()),
+            Arc::new(Administration::new(environment.clone(), database.clone(), models.clone(), zone(&config)?)),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         sessions.set_owner_commands(domains.iter().flat_map(|domain| domain.owner_commands()).collect());
@@ -249,6 +257,7 @@ impl RunningGateway {
             url,
             public_url: config.gateway.public_url,
             workspace,
+            web,
             agent_shells,
             warnings,
             serving,

@@ -11,7 +11,7 @@ use gantry_tool::{
     Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Label, Outcome, Principal,
     ProgressSink, Refusal, RefusalCode, Surface, Tool, UserAnswers, UserAsker, UserQuestion, View,
 };
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::compaction::Summary;
@@ -21,6 +21,7 @@ use crate::child::Payer;
 use crate::context::Window;
 use crate::data_locations::DataLocations;
 use crate::entry::{CallResult, Entry};
+use crate::feed::Feed;
 use crate::flow::Flow;
 use crate::models::{Asker, ModelFailure};
 use crate::prompt::{self, PromptContext};
@@ -128,14 +129,13 @@ impl Driver {
         self.append(vec![Entry::RequestBegun { model: prepared.request.model.clone() }]).await?;
         let (asker, mut filter) = (self.asker(&run), self.output_filter());
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
-        let (shared, events) = (self.shared.clone(), self.events.clone());
+        let (shared, feed) = (self.shared.clone(), self.feed.clone());
         let (generation, cancel) = (loaded.generation, loaded.cancel.clone());
         loaded.effects.spawn(async move {
-            let mut publish = |event| {
-                filter.event(event).into_iter().for_each(|event| publish_stream(&events, &run, event))
-            };
+            let mut publish =
+                |event| filter.event(event).into_iter().for_each(|event| publish_stream(&feed, &run, event));
             let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut publish).await;
-            filter.finish().into_iter().for_each(|event| publish_stream(&events, &run, event));
+            filter.finish().into_iter().for_each(|event| publish_stream(&feed, &run, event));
             EffectOutcome::Replied { generation, reply: reply.map(with_ids) }
         });
         Ok(())
@@ -224,7 +224,7 @@ impl Driver {
         call.cancel = loaded.cancel.child_token();
         call.max_result_chars = Some(start.limit);
         call.deadline = Instant::now().checked_add(LONGEST_CALL);
-        call.progress = Some(progress(self.events.clone(), run, start.call.id.clone()));
+        call.progress = Some(progress(self.feed.clone(), run, start.call.id.clone()));
         let asking = Asking { commands: self.commands.downgrade(), call: start.call.id.clone() };
         let own = asking.clone();
         let limit = Duration::from_secs(u64::from(agent.approval_minutes) * 60 + 60);
@@ -406,7 +406,7 @@ fn with_ids(mut reply: Reply) -> Reply {
     reply
 }
 
-fn publish_stream(events: &broadcast::Sender<Arc<SessionEvent>>, run: &str, event: StreamEvent) {
+fn publish_stream(feed: &Feed, run: &str, event: StreamEvent) {
     let run = run.to_owned();
     let event = match event {
         StreamEvent::Text(delta) | StreamEvent::Thinking(delta) if delta.is_empty() => return,
@@ -417,14 +417,14 @@ fn publish_stream(events: &broadcast::Sender<Arc<SessionEvent>>, run: &str, even
         StreamEvent::Restart { reason } => SessionEvent::Restart { run, reason },
         StreamEvent::Done(_) => return,
     };
-    let _ = events.send(Arc::new(event));
+    feed.send(event);
 }
 
-fn progress(events: broadcast::Sender<Arc<SessionEvent>>, run: String, call: String) -> ProgressSink {
+fn progress(feed: Arc<Feed>, run: String, call: String) -> ProgressSink {
     ProgressSink::new(move |progress| {
         let (run, call, message) = (run.clone(), call.clone(), progress.message);
         let event =
             SessionEvent::ToolProgress { run, call, done: progress.done, total: progress.total, message };
-        let _ = events.send(Arc::new(event));
+        feed.send(event);
     })
 }

@@ -35,6 +35,7 @@ pub(super) struct Page {
     limit: Option<u32>,
     offset: Option<u32>,
     from: Option<i64>,
+    before: Option<i64>,
 }
 
 type PageQuery = Result<Query<Page>, QueryRejection>;
@@ -75,9 +76,12 @@ pub(super) async fn history(
     page: PageQuery,
 ) -> Response {
     match page {
+        Ok(Query(Page { from: Some(_), before: Some(_), .. })) => {
+            problem(StatusCode::BAD_REQUEST, "bad_params", "use \"from\" or \"before\", not both", None)
+        }
         Ok(Query(page)) => {
             let (from, limit) = (page.from.unwrap_or(0), page.limit.unwrap_or(MAX_HISTORY));
-            answered(api.session_history(&identity, &key, from, limit).await)
+            answered(api.session_history(&identity, &key, from, page.before, limit).await)
         }
         Err(err) => problem(StatusCode::BAD_REQUEST, "bad_params", &err.body_text(), None),
     }

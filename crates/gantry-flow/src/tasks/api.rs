@@ -136,7 +136,7 @@ fn run_info(run: TaskRunRow) -> TaskRunInfo {
 
 fn name(identity: &Identity) -> String {
     match identity {
-        Identity::Operator => gantry_agent::OPERATOR.to_owned(),
+        Identity::Operator | Identity::Page(_) => gantry_agent::OPERATOR.to_owned(),
         Identity::Client(token) => format!("client:{}", token.name),
     }
 }

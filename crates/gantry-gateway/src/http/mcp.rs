@@ -32,7 +32,7 @@ use tokio::sync::{broadcast, watch};
 use super::call::agent_of;
 use super::{json_response, problem};
 use crate::callers::Wanted;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, page_name};
 use sessions::{MAX_OF_ONE, MAX_SESSIONS, Room, Sessions};
 
 const SESSION: &str = "mcp-session-id";
@@ -178,6 +178,8 @@ async fn answer(
     }
     let until = match identity {
         Identity::Operator => None,
+        // The name of a token has no space.
+        Identity::Page(session) => Some(page_name(&session.id)),
         Identity::Client(token) => Some(token.name.clone()),
     };
     Ok(response.map(|body| {

@@ -13,6 +13,8 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use http_body_util::Limited;
 
+use gantry_domain::CallerAddress;
+
 use super::{not_allowed, problem};
 use crate::gateway::Gateway;
 use crate::server::Peer;
@@ -94,7 +96,8 @@ async fn limit(
         return problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message, None);
     }
     // A body without a declared length is counted as it arrives.
-    let request = request.map(|body| Body::new(Limited::new(body, limits.max_body_bytes)));
+    let mut request = request.map(|body| Body::new(Limited::new(body, limits.max_body_bytes)));
+    request.extensions_mut().insert(CallerAddress(peer.address));
     tokio::time::timeout(TIME_LIMIT, next.run(request)).await.unwrap_or_else(|_| {
         problem(StatusCode::REQUEST_TIMEOUT, "deadline", "the request did not arrive in time", None)
     })

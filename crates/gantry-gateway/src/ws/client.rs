@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use gantry_domain::{Identity, MethodContext};
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
-    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CloseReason, Empty, ErrorCode, Missed, NodeList,
-    RawJson, ResultPage, ResultParams, Role, StreamFrame, ToolList, ToolsGetParams, ToolsListParams,
-    WireError, event, method, raw,
+    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CloseReason, Empty, ErrorCode, Missed, NodeInfo,
+    NodeList, RawJson, ResultPage, ResultParams, Role, StreamFrame, ToolList, ToolsGetParams,
+    ToolsListParams, WireError, event, method, raw,
 };
 use gantry_tool::{Approval, Approver, Call, Consent, Progress, ProgressSink, Refusal, Surface, Toolset};
 use serde_json::Value;
@@ -20,10 +20,17 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{ConnectRequest, Gateway, ServerSocket, welcome};
 use crate::callers::Wanted;
+use crate::gateway::now_ms;
 use crate::process_exits::HEARD_AFTER;
 
 /// Minimum time between two progress events of a call.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the states of nodes are compared while somebody watches them.
+const NODE_STATES_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often an open page counts as a use of its session.
+const PAGE_USE_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
 struct Client {
     gateway: Arc<Gateway>,
@@ -32,6 +39,8 @@ struct Client {
     is_bridge: bool,
     /// Whether the client subscribed to changes of the tools.
     follows: watch::Sender<bool>,
+    /// Whether the client subscribed to the state of nodes.
+    watches_nodes: watch::Sender<bool>,
     /// The unique number of this connection.
     connection: u64,
 }
@@ -49,11 +58,13 @@ pub(super) async fn serve(
         return;
     }
     let (follows, following) = watch::channel(false);
+    let (watches_nodes, watching) = watch::channel(false);
     let client = Arc::new(Client {
         is_bridge,
         gateway: gateway.clone(),
         identity: identity.clone(),
         follows,
+        watches_nodes,
         connection: gateway.next_connection(),
     });
     let account = Some(gateway.quota.of(&identity));
@@ -61,8 +72,13 @@ pub(super) async fn serve(
     let (link, running) = Link::new(socket, client, options);
     let number = gateway.add_link(&link, &identity);
     // A separate task, so that rare events are not polled with every message.
-    let events =
-        AbortOnDropHandle::new(tokio::spawn(send_events(gateway.clone(), link, identity, following)));
+    let events = AbortOnDropHandle::new(tokio::spawn(send_events(
+        gateway.clone(),
+        link,
+        identity,
+        following,
+        watching,
+    )));
     running.await;
     drop(events);
     gateway.remove_link(number);
@@ -74,12 +90,24 @@ async fn send_events(
     link: Link,
     identity: Identity,
     following: watch::Receiver<bool>,
+    watching: watch::Receiver<bool>,
 ) {
     let exits = report_process_exits(&gateway, &link, &identity);
     let changes = report_tool_changes(&gateway, &link, following);
+    let nodes = report_node_states(&gateway, &link, watching);
     let expiring = async {
         identity.expired().await;
         link.close(CloseReason::TokenExpired);
+        std::future::pending::<()>().await
+    };
+    // A page that stays open is in use.
+    let in_use = async {
+        if let Identity::Page(session) = &identity {
+            loop {
+                tokio::time::sleep(PAGE_USE_PAUSE).await;
+                let _ = gateway.database.use_page_session(&session.id, now_ms()).await;
+            }
+        }
         std::future::pending::<()>().await
     };
     // When the gateway or the token ends, running calls are cancelled and new ones rejected.
@@ -88,7 +116,7 @@ async fn send_events(
         link.cancel_requests();
         std::future::pending::<()>().await
     };
-    tokio::join!(exits, changes, expiring, ending);
+    tokio::join!(exits, changes, nodes, expiring, in_use, ending);
 }
 
 /// Sends exits of background processes to an operator. Never returns.
@@ -136,6 +164,38 @@ async fn report_tool_changes(gateway: &Gateway, link: &Link, mut following: watc
     std::future::pending().await
 }
 
+/// Sends the nodes to a subscribed client whenever their state has changed. Never returns.
+async fn report_node_states(gateway: &Gateway, link: &Link, mut watching: watch::Receiver<bool>) {
+    if watching.wait_for(|watches| *watches).await.is_err() {
+        return std::future::pending().await;
+    }
+    let mut changes = gateway.gate.registry().changes();
+    let mut sent = Vec::new();
+    loop {
+        let nodes = gateway.node_infos();
+        let state = node_state(&nodes);
+        if state != sent {
+            let _ = link.event(event::NODES_CHANGED, raw(&NodeList { nodes })).await;
+            sent = state;
+        }
+        tokio::time::sleep(PROGRESS_PAUSE).await;
+        // Calls begin and end without a change of the registry.
+        let _ = tokio::time::timeout(NODE_STATES_PAUSE, changes.changed()).await;
+    }
+}
+
+/// What is compared: the gateway's own machine was always seen just now, and latencies vary a little.
+fn node_state(nodes: &[NodeInfo]) -> Vec<NodeInfo> {
+    let rounded =
+        |latency: f64| if latency < 10.0 { latency.round() } else { (latency / 10.0).round() * 10.0 };
+    let known = |node: &NodeInfo| NodeInfo {
+        last_seen: None,
+        latency_ms: node.latency_ms.map(rounded),
+        ..node.clone()
+    };
+    nodes.iter().map(known).collect()
+}
+
 impl Service for Client {
     fn request(self: Arc<Self>, link: Link, request: Request) -> ServeFuture {
         Box::pin(async move { self.answer(link, request).await })
@@ -171,6 +231,11 @@ impl Client {
             method::TOOLS_LIST => self.list(&request),
             method::TOOLS_GET => self.describe(&request),
             method::RESULTS_READ => self.read_result(&request).await,
+            method::NODES_LISTEN => {
+                request.no_params()?;
+                self.watches_nodes.send_replace(true);
+                Ok(raw(&NodeList { nodes: self.gateway.node_infos() }))
+            }
             method::CONNECT => {
                 Err(WireError::new(ErrorCode::NotConnected, "this connection has already sent connect"))
             }

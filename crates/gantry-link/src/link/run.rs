@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::collections::btree_map::Entry;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -125,6 +126,8 @@ struct ConnectionState<S, V> {
     large: Option<Message>,
     ping: Interval,
     ping_due: bool,
+    /// When the last ping was sent, until it is answered.
+    pinged: Option<Instant>,
     /// The next frame, if the socket was not ready for it.
     unwritten: Option<Queued>,
     /// Frames were passed to the socket since it was last flushed.
@@ -156,6 +159,7 @@ where
             large: None,
             ping: tokio::time::interval_at(now + every, every),
             ping_due: false,
+            pinged: None,
             unwritten: None,
             fed: false,
             flushing: false,
@@ -230,6 +234,10 @@ where
                 return Poll::Ready(Closed::by_peer(u16::from(code), reason));
             } else {
                 self.pongs += u32::from(message.is_ping());
+                if let Some(pinged) = self.pinged.take_if(|_| message.is_pong()) {
+                    let micros = u64::try_from(pinged.elapsed().as_micros()).unwrap_or(u64::MAX);
+                    self.link.inner.round_trip.store(micros.max(1), Ordering::Relaxed);
+                }
                 None
             };
             if let Some((id, error)) = bad {
@@ -275,6 +283,7 @@ where
                 ready!(self.socket.poll_ready_unpin(cx))?;
                 self.socket.start_send_unpin(Message::ping(Bytes::new()))?;
                 (self.ping_due, self.flushing) = (false, true);
+                self.pinged = Some(Instant::now());
                 continue;
             }
             self.unwritten = self.unwritten.take().or_else(|| self.link.inner.outgoing.pop());

@@ -61,6 +61,21 @@ pub struct JournalEvent {
     pub data: String,
 }
 
+/// Messages that a search reads, the newest of all sessions.
+const SEARCHED_EVENTS: i64 = 200_000;
+
+/// A message or a title that contains a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundEvent {
+    pub key: String,
+    pub agent: String,
+    pub label: Option<String>,
+    pub at: i64,
+    /// The number of the event; `None` if the title matches.
+    pub seq: Option<i64>,
+    pub text: String,
+}
+
 /// An event to write.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
@@ -256,6 +271,73 @@ impl Journal {
         }
     }
 
+    /// Returns the last events before a number, in their order.
+    pub async fn page_before(
+        &self,
+        key: &str,
+        before: i64,
+        limit: u32,
+    ) -> Result<Vec<JournalEvent>, DatabaseError> {
+        const DOING: &str = "read the session";
+        let rows = sqlx::query(
+            "SELECT seq, at, kind, data FROM session_events
+             WHERE session = (SELECT id FROM sessions WHERE key = $1) AND seq < $2 ORDER BY seq DESC LIMIT $3",
+        )
+        .bind(key)
+        .bind(before)
+        .bind(limit)
+        .fetch_all(&self.database.readers)
+        .await
+        .map_err(query_error(DOING))?;
+        let events: Result<Vec<JournalEvent>, sqlx::Error> = rows.iter().rev().map(journal_event).collect();
+        events.map_err(query_error(DOING))
+    }
+
+    /// Finds titles and messages with a text, the newest first, for these agents or for all. Of the messages the newest
+    /// [`SEARCHED_EVENTS`] are read.
+    pub async fn search(
+        &self,
+        agents: Option<&[String]>,
+        text: &str,
+        limit: u32,
+    ) -> Result<Vec<FoundEvent>, DatabaseError> {
+        const DOING: &str = "search the sessions";
+        let agents = agents.map(|agents| serde_json::json!(agents).to_string());
+        let quoted = serde_json::json!(text).to_string();
+        // Entries hold texts as JSON, in which quotes and line ends are written in another way.
+        let in_json = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+        let rows = sqlx::query(
+            "SELECT key, agent, label, last_activity, NULL, '' FROM sessions
+             WHERE ($1 IS NULL OR agent IN (SELECT value FROM json_each($1))) AND label LIKE $2 ESCAPE '!'
+             UNION ALL
+             SELECT key, agent, label, at, seq, data FROM (
+               SELECT session, seq, at, data FROM session_events
+               WHERE kind IN ('message_in', 'replied', 'notice') ORDER BY at DESC LIMIT $5
+             ) JOIN sessions ON sessions.id = session
+             WHERE ($1 IS NULL OR agent IN (SELECT value FROM json_each($1))) AND data LIKE $3 ESCAPE '!'
+             ORDER BY 4 DESC LIMIT $4",
+        )
+        .bind(agents)
+        .bind(like(text))
+        .bind(like(in_json))
+        // The text may occur in an entry outside of its message.
+        .bind(i64::from(limit).saturating_mul(4))
+        .bind(SEARCHED_EVENTS)
+        .fetch_all(&self.database.readers)
+        .await
+        .map_err(query_error(DOING))?;
+        let wanted = text.to_ascii_lowercase();
+        let mut found = Vec::new();
+        for row in &rows {
+            let row = found_event(row).map_err(query_error(DOING))?;
+            if row.text.to_ascii_lowercase().contains(&wanted) {
+                found.push(row);
+            }
+        }
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(found)
+    }
+
     /// Returns sessions, most recently active first, and their total number.
     pub async fn list(&self, limit: u32, offset: u32) -> Result<(Vec<SessionRow>, u64), DatabaseError> {
         self.listed(None, limit, offset).await
@@ -300,6 +382,20 @@ impl Journal {
         .map_err(&failed)?;
         let sessions = rows.iter().map(session).collect::<Result<_, _>>().map_err(&failed)?;
         Ok((sessions, u64::try_from(total).unwrap_or(0)))
+    }
+
+    /// Returns the sessions that have work left, the longest waiting first.
+    pub async fn at_work(&self, limit: u32) -> Result<Vec<SessionRow>, DatabaseError> {
+        let failed = query_error("find the sessions at work");
+        let rows = sqlx::query(
+            "SELECT key, agent, label, created, last_activity, next_seq, has_work, parent FROM sessions
+             WHERE has_work = 1 ORDER BY last_activity, id LIMIT $1",
+        )
+        .bind(limit)
+        .fetch_all(&self.database.readers)
+        .await
+        .map_err(&failed)?;
+        rows.iter().map(session).collect::<Result<_, _>>().map_err(&failed)
     }
 
     /// Returns the keys of sessions that have work left.
@@ -351,15 +447,49 @@ async fn events(
     .fetch_all(&database.readers)
     .await
     .map_err(&failed)?;
-    let event = |row: &SqliteRow| {
-        Ok(JournalEvent {
-            seq: row.try_get(0)?,
-            at: row.try_get(1)?,
-            kind: row.try_get(2)?,
-            data: row.try_get(3)?,
-        })
+    rows.iter().map(journal_event).collect::<Result<_, sqlx::Error>>().map_err(&failed)
+}
+
+fn journal_event(row: &SqliteRow) -> Result<JournalEvent, sqlx::Error> {
+    Ok(JournalEvent {
+        seq: row.try_get(0)?,
+        at: row.try_get(1)?,
+        kind: row.try_get(2)?,
+        data: row.try_get(3)?,
+    })
+}
+
+/// A match with the text of its message, or of the title if it has no number.
+fn found_event(row: &SqliteRow) -> Result<FoundEvent, sqlx::Error> {
+    let (label, data): (Option<String>, String) = (row.try_get(2)?, row.try_get(5)?);
+    let seq: Option<i64> = row.try_get(4)?;
+    let text = match seq {
+        None => label.clone().unwrap_or_default(),
+        Some(_) => message_text(&serde_json::from_str(&data).unwrap_or_default()),
     };
-    rows.iter().map(event).collect::<Result<_, sqlx::Error>>().map_err(&failed)
+    Ok(FoundEvent { key: row.try_get(0)?, agent: row.try_get(1)?, label, at: row.try_get(3)?, seq, text })
+}
+
+/// The text of a message, or those of a reply.
+fn message_text(entry: &serde_json::Value) -> String {
+    if let Some(text) = entry.get("text").and_then(serde_json::Value::as_str) {
+        return text.to_owned();
+    }
+    let blocks = entry.pointer("/reply/message/content").and_then(serde_json::Value::as_array);
+    let texts = blocks.into_iter().flatten().filter_map(|block| block.get("text")?.as_str());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// A pattern that matches texts with this text in them.
+fn like(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '!') {
+            pattern.push('!');
+        }
+        pattern.push(c);
+    }
+    pattern + "%"
 }
 
 /// Appends that wait for the writer, each with the sender of its result.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::text::known_secrets::{KnownSecrets, base64_forms};
 
-const MASK: &str = "[masked]";
+pub const MASK: &str = "[masked]";
 
 /// Shorter values are not masked, because they would match ordinary text.
 pub const SHORTEST_SECRET: usize = 8;

@@ -81,6 +81,7 @@ fn list(environment: &Environment, output: &Output, args: AuditArgs) -> Result<E
         call: args.call,
         since: args.since,
         limit: args.limit,
+        ..AuditFilter::default()
     };
     let log = environment.data.audit_log();
     let lines =

@@ -150,7 +150,8 @@ async fn reach(
             let workspace = args.workspace.clone().unwrap_or_default();
             let workspace = environment.resolve(&environment.current_dir.join(workspace));
             let notes = output.running_notes().during_a_conversation();
-            let served = RunningGateway::start(&environment, LocalNode::Included, workspace, notes).await?;
+            let served =
+                RunningGateway::start(&environment, LocalNode::Included, workspace, None, notes).await?;
             let address = Target::gateway(&environment, output)?;
             Ok((address, Some(served)))
         }

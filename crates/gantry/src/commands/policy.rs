@@ -88,7 +88,7 @@ fn with_file(mut environment: Environment, file: Option<PathBuf>) -> Environment
     environment
 }
 
-fn decision_name(decision: Decision) -> &'static str {
+pub(crate) fn decision_name(decision: Decision) -> &'static str {
     match decision {
         Decision::Allow => "allow",
         Decision::Ask => "ask",

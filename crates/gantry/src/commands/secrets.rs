@@ -62,22 +62,28 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: SecretsArgs)
 }
 
 fn set(environment: &Environment, output: &Output, name: &str, hosts: &[String]) -> Result<Exit> {
-    let patterns: Result<Vec<HostPattern>, _> = hosts.iter().map(|host| HostPattern::parse(host)).collect();
-    let patterns = patterns.map_err(|err| UsageError(err.to_string()))?;
-    let hosts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
-    let too_wide = |host: &&String| host.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'));
-    if let Some(host) = hosts.iter().find(too_wide) {
-        return Err(UsageError(format!(
-            "--host {host} is too broad; include the domain, such as *.example.com"
-        ))
-        .into());
-    }
+    let hosts = checked_hosts(hosts)?;
     let value = value(name)?;
     let now = jiff::Timestamp::now().as_millisecond();
     let replaced = environment.secrets().set(name, &value, &hosts, now).map_err(classify)?;
     let done = if replaced { "Replaced" } else { "Stored" };
     output.done(&format!("{done} {name} for {}.", hosts.join(", ")));
     Ok(Exit::Success)
+}
+
+/// Checks the hosts of a secret, and writes them in one form.
+pub(crate) fn checked_hosts(hosts: &[String]) -> Result<Vec<String>, UsageError> {
+    let patterns: Result<Vec<HostPattern>, _> = hosts.iter().map(|host| HostPattern::parse(host)).collect();
+    let patterns = patterns.map_err(|err| UsageError(err.to_string()))?;
+    let hosts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    let too_wide = |host: &&String| host.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'));
+    match hosts.iter().find(too_wide) {
+        Some(host) => {
+            let message = format!("the host {host} is too broad; include the domain, such as *.example.com");
+            Err(UsageError(message))
+        }
+        None => Ok(hosts),
+    }
 }
 
 /// Reads one line typed without echo, or all of standard input without its final line break.

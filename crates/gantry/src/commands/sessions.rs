@@ -167,7 +167,7 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: SessionsArgs
 
 /// Returns all events of a session. They are fetched page by page.
 fn history(address: &Address, output: &Output, key: &str) -> Result<Vec<HistoryEvent>> {
-    let mut params = HistoryParams { session_key: key.to_owned(), from: Some(0), limit: None };
+    let mut params = HistoryParams { session_key: key.to_owned(), from: Some(0), before: None, limit: None };
     let mut events = Vec::new();
     loop {
         let page: History = Client::once(address, output, method::SESSIONS_HISTORY, &params)?;

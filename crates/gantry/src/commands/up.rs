@@ -10,6 +10,7 @@ use gantry_store::GatewayLockError;
 use serde_json::json;
 
 use crate::commands::interrupted;
+use crate::commands::page::page_url;
 use crate::config::LogLevel;
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
@@ -44,6 +45,9 @@ pub(crate) struct UpArgs {
     /// TLS private key (PEM file)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// Read the web page's files from this directory on each request, to develop the page
+    #[arg(long, value_name = "DIR")]
+    pub(crate) page_dir: Option<PathBuf>,
     /// Log level, for standard error and the log file in the data directory [default: info]
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub(crate) log_level: Option<LogLevel>,
@@ -71,6 +75,13 @@ pub(crate) fn run(
         let opened = Files::new(FilesOptions::default()).and_then(|files| files.contained(&workspace));
         opened.map_err(|err| UsageError(format!("cannot use the workspace: {err}")))?;
     }
+    let page_dir = args.page_dir.map(|folder| environment.resolve(&environment.current_dir.join(folder)));
+    if let Some(folder) = &page_dir {
+        let files = Files::new(FilesOptions::default()).and_then(|files| files.contained(folder));
+        files
+            .and_then(|files| files.open("index.html"))
+            .map_err(|err| UsageError(format!("cannot use --page-dir: {err}")))?;
+    }
     // A gateway mostly forwards messages, and slow work has its own threads. More workers would only hand calls from one
     // thread to another.
     let workers = std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
@@ -79,8 +90,9 @@ pub(crate) fn run(
     let exit = runtime.block_on(async {
         // Signals are caught before anybody can reach the gateway.
         let interrupt = interrupted();
-        let served = match RunningGateway::start(&environment, local, workspace, output.running_notes()).await
-        {
+        let notes = output.running_notes();
+        let started = RunningGateway::start(&environment, local, workspace, page_dir, notes).await;
+        let served = match started {
             Ok(served) => served,
             Err(err) => return report_start_error(output, err),
         };
@@ -161,6 +173,16 @@ fn announce(output: &Output, environment: &Environment, served: &RunningGateway,
     let public = served.public_url.as_deref().map(|url| url.trim_end_matches('/'));
     // Certificates are rarely issued for 127.0.0.1.
     let named = public.filter(|_| served.url.secure).unwrap_or(&own);
+    // A link logs in, so it is for a person's eyes: never for a pipe or a log.
+    if output.is_terminal() {
+        match served.web.link() {
+            Ok(link) => {
+                row("web page", &page_url(named, &link.code));
+                row("", "valid once, for ten minutes; `gantry page` prints another");
+            }
+            Err(err) => output.warning(&format!("cannot make a link to the web page: {err}")),
+        }
+    }
     row("over HTTP", &curl(named, &token.display().to_string()));
     row("MCP clients", "gantry mcp install claude   (or codex, cursor, vscode, goose, opencode)");
     row("MCP over HTTP", &format!("{}/mcp   (send the token as bearer token)", public.unwrap_or(&own)));

@@ -28,6 +28,8 @@ pub(crate) enum ConfigError {
     Invalid { violations: Vec<Violation> },
     #[error("unknown configuration key \"{key}\"{}", meant(near.as_deref()))]
     UnknownKey { key: String, near: Option<String> },
+    #[error("the configuration {path} has changed meanwhile; read it again", path = .0.display())]
+    ChangedMeanwhile(PathBuf),
     #[error("--set must have the form KEY=VALUE, not \"{0}\"")]
     BadSet(String),
 }
@@ -139,6 +141,69 @@ impl Layers {
         self.save(key, &document)
     }
 
+    /// Returns a hash of the file, which tells whether it has changed.
+    pub(crate) fn file_hash(&self) -> Result<String, ConfigError> {
+        Ok(hash_of(&read_text(&self.file)?.unwrap_or_default()))
+    }
+
+    /// Returns the keys that are set in the file, without the values of lists.
+    pub(crate) fn keys_in_file(&self) -> Result<Vec<String>, ConfigError> {
+        fn collect(path: &str, value: &Value, keys: &mut Vec<String>) {
+            let Some(table) = value.as_object().filter(|table| !table.is_empty()) else {
+                return keys.push(path.to_owned());
+            };
+            for (name, value) in table {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                collect(&path, value, keys);
+            }
+        }
+        let mut keys = Vec::new();
+        collect("", &self.read_file()?, &mut keys);
+        keys.retain(|key| !key.is_empty());
+        Ok(keys)
+    }
+
+    /// Changes or removes a key of the file, if the file still has the hash that the change is based on. Returns the new
+    /// hash. Without `save` the change is only checked.
+    pub(crate) fn change(
+        &self,
+        key: &str,
+        value: Option<&Value>,
+        based_on: Option<&str>,
+        save: Save,
+    ) -> Result<String, ConfigError> {
+        let _changing = self.lock()?;
+        let mut document = self.document()?;
+        let before = hash_of(&document.to_string());
+        if based_on.is_some_and(|hash| hash != before) {
+            return Err(ConfigError::ChangedMeanwhile(self.file.clone()));
+        }
+        let (table, last) = parent(&mut document, key)?;
+        match (value, table.get_mut(last)) {
+            (None, _) => drop(table.remove(last)),
+            (Some(Value::Object(fields)), _) => {
+                let mut section = toml_edit::Table::new();
+                for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+                    section.insert(name, toml_edit::Item::Value(toml_value(value)));
+                }
+                table.insert(last, toml_edit::Item::Table(section));
+            }
+            (Some(value), Some(item)) => {
+                let mut new = toml_value(value);
+                if let Some(old) = item.as_value() {
+                    *new.decor_mut() = old.decor().clone();
+                }
+                *item = toml_edit::Item::Value(new);
+            }
+            (Some(value), None) => drop(table.insert(last, toml_edit::Item::Value(toml_value(value)))),
+        }
+        match save {
+            Save::Yes => self.save(key, &document)?,
+            Save::No => drop(self.checked(key, &document)?),
+        }
+        Ok(if save == Save::Yes { hash_of(&document.to_string()) } else { before })
+    }
+
     /// Replaces the value of a key by a section.
     pub(crate) fn write_section(&self, key: &str, fields: &Map<String, Value>) -> Result<(), ConfigError> {
         let _changing = self.lock()?;
@@ -177,6 +242,13 @@ impl Layers {
     }
 
     fn save(&self, key: &str, document: &DocumentMut) -> Result<(), ConfigError> {
+        let changed = self.checked(key, document)?;
+        DataDir::write_config(&self.file, &changed)
+            .map_err(|cause| ConfigError::Write { path: self.file.clone(), cause })
+    }
+
+    /// Returns the text of a document with a valid configuration.
+    fn checked(&self, key: &str, document: &DocumentMut) -> Result<String, ConfigError> {
         let changed = document.to_string();
         let value = from_toml(&changed).map_err(|reason| self.syntax(reason))?;
         let warnings = parse(value)?.warnings();
@@ -185,13 +257,23 @@ impl Layers {
             let violations = vec![Violation { path: String::new(), message: warning }];
             return Err(ConfigError::Invalid { violations });
         }
-        DataDir::write_config(&self.file, &changed)
-            .map_err(|cause| ConfigError::Write { path: self.file.clone(), cause })
+        Ok(changed)
     }
 
     fn syntax(&self, reason: String) -> ConfigError {
         ConfigError::Syntax { path: self.file.clone(), reason }
     }
+}
+
+/// Whether a change is written or only checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Save {
+    Yes,
+    No,
+}
+
+fn hash_of(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().chars().take(32).collect()
 }
 
 /// Returns the table of a dotted key, created if missing, and the last part of the key.

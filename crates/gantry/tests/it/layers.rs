@@ -13,6 +13,7 @@ const DOMAINS: &[&str] = &[
     "gantry-flow",
     "gantry-google",
     "gantry-mcp",
+    "gantry-web",
 ];
 
 /// Domains that use another domain.

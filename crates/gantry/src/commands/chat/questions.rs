@@ -69,8 +69,8 @@ impl Waiting {
     pub(super) fn of(listened: ListenResult) -> Waiting {
         match listened {
             ListenResult::Known(status) => Waiting {
-                asks: status.asks.into_iter().map(Asks::new).collect(),
-                approvals: status.questions.into(),
+                asks: status.status.asks.into_iter().map(Asks::new).collect(),
+                approvals: status.status.questions.into(),
             },
             ListenResult::New(_) => Waiting::default(),
         }
