@@ -80,8 +80,9 @@ pub use runs::{RunEvent, RunEventData, RunKind};
 pub use sessions::{
     Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, History,
     HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams, HistoryReply,
-    ListenResult, MessageParams, Question, RunEnd, SendResult, SessionInfo, SessionList, SessionParams,
-    SessionStatus, SessionsListParams, TokenUsage, UserAsked, UserQuestion,
+    ListenResult, MAX_PICTURE_BYTES, MAX_PICTURES, MessageParams, Picture, Question, RunEnd, SendResult,
+    SessionInfo, SessionList, SessionParams, SessionStatus, SessionsListParams, TokenUsage, UserAsked,
+    UserQuestion, is_picture_type,
 };
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,

@@ -11,6 +11,7 @@ mod exit;
 mod google;
 mod line_editor;
 mod live_config;
+mod live_screen;
 mod live_secrets;
 mod local;
 mod logging;

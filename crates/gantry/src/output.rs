@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::cli::{ColorChoice, Global};
 use crate::config::LogLevel;
 use crate::exit::Exit;
+use crate::live_screen;
 use crate::wrapping::wrapped;
 
 pub(crate) struct Output {
@@ -78,11 +79,6 @@ impl Output {
         let width = width.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
         let line = one_line(text);
         self.write(&format!("{}\n", width.map_or(line.clone(), |width| wrapped(&line, hanging, width))));
-    }
-
-    /// Prints a piece of a text without a line break.
-    pub(crate) fn piece(&self, text: &str) {
-        self.write(&printable(text));
     }
 
     /// Returns whether answers are rendered with styles.
@@ -220,15 +216,6 @@ impl Output {
         }
     }
 
-    /// Erases the last line of activity, to replace it. Returns whether that was possible: only a terminal can.
-    pub(crate) fn takes_activity_back(&self) -> bool {
-        let can = self.running_notes().all && std::io::stderr().is_terminal();
-        if can {
-            question("\x1b[1A\r\x1b[J");
-        }
-        can
-    }
-
     pub(crate) fn styled(&self, text: &str, code: &str) -> String {
         styled(text, code, self.stdout_color)
     }
@@ -253,7 +240,7 @@ impl Output {
         styled(text, "33", self.stdout_color)
     }
 
-    fn stderr_styled(&self, text: &str, code: &str) -> String {
+    pub(crate) fn stderr_styled(&self, text: &str, code: &str) -> String {
         styled(text, code, self.stderr_color)
     }
 
@@ -371,14 +358,24 @@ pub(crate) fn error_object_with_hint(code: &str, message: &str, hint: &str) -> V
 
 /// Prints a question on standard error, without a line break.
 pub(crate) fn question(text: &str) {
+    if !live_screen::print(text) {
+        terminal_code(text);
+    }
+}
+
+/// Writes to standard error as it is, for codes that the terminal does not show.
+pub(crate) fn terminal_code(text: &str) {
     // A failed write is ignored: the answer is read in any case.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints a line on standard error. A failed write is ignored, because there is no other place to report it.
 fn say(text: &str) {
-    // One write, so that lines of several processes do not mix.
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    let line = format!("{text}\n");
+    if !live_screen::print(&line) {
+        // One write, so that lines of several processes do not mix.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
 }
 
 /// Prints a line of the log like [`say`]. Characters that are not printable are escaped, except our own colors.
@@ -388,6 +385,9 @@ pub(crate) fn say_line(text: &str) {
 
 /// Writes the text to standard output and flushes it.
 fn print(text: &str) -> std::io::Result<()> {
+    if live_screen::print(text) {
+        return Ok(());
+    }
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
