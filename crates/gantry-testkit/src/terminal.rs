@@ -29,6 +29,15 @@ impl Terminal {
         Terminal::start(world, &line)
     }
 
+    /// Runs `gantry` on a terminal of that width with further variables, such as `NO_COLOR=1`.
+    pub fn open_with(world: &World, columns: u16, variables: &str, args: &str) -> Terminal {
+        let gantry = program().display();
+        Terminal::start(
+            world,
+            &format!("stty cols {columns} rows 40; TERM=xterm {variables} {gantry} {args}"),
+        )
+    }
+
     fn start(world: &World, line: &str) -> Terminal {
         let like = world.command(&[]);
         let mut command = Command::new("script");

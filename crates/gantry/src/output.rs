@@ -13,6 +13,7 @@ use crate::cli::{ColorChoice, Global};
 use crate::config::LogLevel;
 use crate::exit::Exit;
 use crate::live_screen;
+use crate::table::Table;
 use crate::wrapping::wrapped;
 
 pub(crate) struct Output {
@@ -75,10 +76,12 @@ impl Output {
 
     /// Prints one line like [`Output::line`], wrapped at a terminal's width. Further lines start at the column `hanging`.
     pub(crate) fn prose(&self, text: &str, hanging: usize) {
-        let width = self.stdout_terminal.then(|| tcgetwinsize(std::io::stdout()).ok()).flatten();
-        let width = width.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
         let line = one_line(text);
-        self.write(&format!("{}\n", width.map_or(line.clone(), |width| wrapped(&line, hanging, width))));
+        let line = match self.width() {
+            0 => line,
+            width => wrapped(&line, hanging, width),
+        };
+        self.write(&format!("{line}\n"));
     }
 
     /// Returns whether answers are rendered with styles.
@@ -91,6 +94,17 @@ impl Output {
         if !text.is_empty() {
             self.write(text);
         }
+    }
+
+    /// Returns the width of the terminal at standard output, 0 if it is unknown or there is none.
+    pub(crate) fn width(&self) -> usize {
+        let size = self.stdout_terminal.then(|| tcgetwinsize(std::io::stdout()).ok()).flatten();
+        size.map_or(0, |size| usize::from(size.ws_col))
+    }
+
+    /// Prints a table, wrapped at a terminal's width.
+    pub(crate) fn table(&self, table: &Table) {
+        table.lines(self.width()).iter().for_each(|line| self.line(line));
     }
 
     /// Prints text of several lines.
@@ -158,17 +172,23 @@ impl Output {
             self.value(&json!({"done": true}));
         }
         if self.verbosity != Verbosity::Quiet {
-            say(&printable(text));
+            say(&wrapped_to_terminal(&printable(text)));
         }
     }
 
     pub(crate) fn error(&self, text: &str) {
-        say(&format!("{} {}", self.stderr_styled("error:", "1;31"), printable(text)));
+        say(&wrapped_to_terminal(&format!("{} {}", self.stderr_styled("error:", "1;31"), printable(text))));
+    }
+
+    /// Says on standard error why a command failed, for a person.
+    pub(crate) fn failure(&self, text: &str) {
+        say(&self.stderr_styled(&format!("✗ {text}"), "1;31"));
     }
 
     pub(crate) fn warning(&self, text: &str) {
         if self.verbosity != Verbosity::Quiet {
-            say(&format!("{} {}", self.stderr_styled("warning:", "1;33"), printable(text)));
+            let warning = self.stderr_styled("warning:", "1;33");
+            say(&wrapped_to_terminal(&format!("{warning} {}", printable(text))));
         }
     }
 
@@ -212,7 +232,7 @@ impl Output {
                 Tone::Added => "32",
                 Tone::Removed => "31",
             };
-            say(&self.stderr_styled(&printable(text), code));
+            say(&self.stderr_styled(&wrapped_to_terminal(&printable(text)), code));
         }
     }
 
@@ -367,6 +387,15 @@ pub(crate) fn question(text: &str) {
 pub(crate) fn terminal_code(text: &str) {
     // A failed write is ignored: the answer is read in any case.
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Wraps lines between words at the width of the terminal at standard error, if there is one.
+fn wrapped_to_terminal(text: &str) -> String {
+    let width = std::io::stderr().is_terminal().then(|| tcgetwinsize(std::io::stderr()).ok()).flatten();
+    let Some(width) = width.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0) else {
+        return text.to_owned();
+    };
+    text.split('\n').map(|line| wrapped(line, 0, width)).collect::<Vec<_>>().join("\n")
 }
 
 /// Prints a line on standard error. A failed write is ignored, because there is no other place to report it.

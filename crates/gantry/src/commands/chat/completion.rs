@@ -9,6 +9,7 @@ use gantry_files::{EntryKind, Files, FilesOptions, ListOptions};
 
 use crate::environment::Environment;
 use crate::line_editor::{Candidate, Complete};
+use crate::live_screen::{columns, one_row};
 
 /// Entries of a directory that are looked at.
 const LOOKED_AT: usize = 5_000;
@@ -52,7 +53,8 @@ fn commands(word: &str) -> Vec<Candidate> {
     let all = SLASH_COMMANDS.iter().chain(OWN_COMMANDS).filter(|(name, ..)| name.starts_with(word));
     all.map(|(name, arguments, about)| Candidate {
         text: format!("/{name}{}", if arguments.is_empty() { "" } else { " " }),
-        shown: shown(name, arguments, about, width),
+        // A row that wraps would break the list.
+        shown: one_row(&shown(name, arguments, about, width), columns()),
     })
     .collect()
 }

@@ -69,11 +69,11 @@ impl Chat<'_> {
         }
         loop {
             self.expect(&mut talk);
-            let first = talk.open.first().cloned().unwrap_or_default();
+            let first = talk.open.first().cloned();
             let next = match talk.later.pop_front() {
                 Some(typed) => self.typed(typed, &mut talk).await?,
                 None => tokio::select! {
-                    heard = self.connection.next_event(&first), if !talk.is_offline => {
+                    heard = self.connection.next_event(first.as_deref()), if !talk.is_offline => {
                         self.heard(heard?, &mut talk).await
                     }
                     typed = talk.typing.next() => self.typed(typed, &mut talk).await?,

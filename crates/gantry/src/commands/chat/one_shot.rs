@@ -80,7 +80,7 @@ impl Chat<'_> {
         let mut stopping = false;
         loop {
             let event = tokio::select! {
-                heard = self.connection.next_event(id) => match heard? {
+                heard = self.connection.next_event(Some(id)) => match heard? {
                     Heard::Event(event) => event,
                     Heard::Nothing => {
                         self.screen.tick();
