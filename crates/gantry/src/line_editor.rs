@@ -109,9 +109,8 @@ impl LineEditor {
             is_answer: is_answer.clone(),
             complete,
         }));
-        let keys = Bound { expected: expected.clone(), typed: typed.clone() };
-        bind(&mut editor, KeyEvent::ctrl('C'), keys.clone());
-        bind(&mut editor, KeyEvent::from('\r'), keys);
+        let interrupt = Interrupt { expected: expected.clone(), typed: typed.clone() };
+        editor.bind_sequence(KeyEvent::ctrl('C'), EventHandler::Conditional(Box::new(interrupt)));
         editor.bind_sequence(KeyEvent::new('\r', Modifiers::ALT), Cmd::Newline);
         editor.bind_sequence(KeyEvent::ctrl('J'), Cmd::Newline);
         let screen = screen.clone();
@@ -126,10 +125,6 @@ impl LineEditor {
 
 type TerminalEditor = Editor<Terminal, MemHistory>;
 
-fn bind(editor: &mut TerminalEditor, key: KeyEvent, handler: Bound) {
-    editor.bind_sequence(key, EventHandler::Conditional(Box::new(handler)));
-}
-
 fn read_lines(
     mut editor: TerminalEditor,
     screen: &LiveScreen,
@@ -143,7 +138,8 @@ fn read_lines(
         let prompt = if is_answer { ANSWER_PROMPT } else { PROMPT };
         screen.end_editing(&format!("{prompt}{}", read.as_deref().unwrap_or_default()));
         let line = match read {
-            Ok(line) => line,
+            // A backslash continues the message on the next line.
+            Ok(line) => line.replace("\\\n", "\n"),
             Err(ReadlineError::Interrupted) => {
                 if typed.blocking_send(Typed::Interrupt).is_err() {
                     return;
@@ -204,6 +200,9 @@ impl Validator for Terminal {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
         let check = lock(&self.expected).check.clone();
         self.is_answer.store(check.is_some(), Ordering::Relaxed);
+        if check.is_none() && context.input().ends_with('\\') {
+            return Ok(ValidationResult::Incomplete);
+        }
         Ok(match check.and_then(|check| check(context.input())) {
             Some(sentence) => ValidationResult::Invalid(Some(format!("\n{sentence}"))),
             None => ValidationResult::Valid(None),
@@ -226,21 +225,15 @@ impl Completer for Terminal {
     }
 }
 
-/// Keys with a meaning of their own: Ctrl-C, and Enter after a backslash.
-#[derive(Clone)]
-struct Bound {
+/// Ctrl-C stops a run, and otherwise clears the line.
+struct Interrupt {
     expected: Arc<Mutex<Expected>>,
     typed: mpsc::Sender<Typed>,
 }
 
-impl ConditionalEventHandler for Bound {
-    fn handle(&self, event: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
-        let line = context.line();
-        if event.get(0) != Some(&KeyEvent::ctrl('C')) {
-            let continues = context.pos() == line.len() && line.ends_with('\\');
-            return continues.then(|| Cmd::Replace(Movement::BackwardChar(1), Some("\n".to_owned())));
-        }
-        if !line.is_empty() && !lock(&self.expected).is_running {
+impl ConditionalEventHandler for Interrupt {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        if !context.line().is_empty() && !lock(&self.expected).is_running {
             return Some(Cmd::Kill(Movement::WholeBuffer));
         }
         // The typed text stays.

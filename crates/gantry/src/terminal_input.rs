@@ -52,6 +52,11 @@ impl Typing {
         }
     }
 
+    /// Returns whether lines are edited, so that a prompt is always shown.
+    pub(crate) fn edits(&self) -> bool {
+        self.editor.is_some()
+    }
+
     /// Says what is expected next.
     pub(crate) fn expect(&mut self, expected: Expected) {
         self.is_answer = expected.check.is_some();

@@ -22,6 +22,7 @@ use crate::output::Output;
     Print the script again after an update of Gantry.")]
 pub(crate) struct CompletionsArgs {
     /// Shell to print the script for, or man for the man pages
+    #[arg(value_name = "SHELL")]
     pub(crate) form: Form,
     /// With man: the directory to write the pages to
     #[arg(long, value_name = "DIR", required_if_eq("form", "man"))]

@@ -55,6 +55,11 @@ pub(super) fn readable(result: &Value, width: usize, now: i64) -> Readable {
             None => "the result is incomplete; there is more".to_owned(),
         };
         shown.notes.push(more);
+    } else if let (Some(lines), Some(total)) =
+        (fields.get("lines").and_then(Value::as_u64), fields.get("totalLines").and_then(Value::as_u64))
+        && lines < total
+    {
+        shown.notes.push(format!("{lines} of {total} lines"));
     }
     for key in ["hint", "warning", "sandboxHint"] {
         shown

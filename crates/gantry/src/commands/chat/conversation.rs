@@ -93,14 +93,18 @@ impl Chat<'_> {
     fn expect(&mut self, talk: &mut Talk) {
         let question_id = talk.waiting.next_id();
         self.screen.asks(question_id.is_some());
-        if question_id != talk.shown_question {
-            if let Some(prompt) = talk.waiting.prompt(columns()) {
-                self.screen.end_line();
-                question(&prompt);
-            }
-            talk.shown_question = question_id;
+        let expected = Expected { check: check(&talk.waiting), is_running: talk.is_running };
+        let is_new = question_id != talk.shown_question;
+        talk.shown_question = question_id;
+        // The editor draws the question together with the prompt of the answer; otherwise the prompt comes after it.
+        let edits = talk.typing.edits();
+        let (before, after) = if edits { (Some(expected), None) } else { (None, Some(expected)) };
+        before.map(|expected| talk.typing.expect(expected));
+        if is_new && let Some(prompt) = talk.waiting.prompt(columns()) {
+            self.screen.end_line();
+            question(&prompt);
         }
-        talk.typing.expect(Expected { check: check(&talk.waiting), is_running: talk.is_running });
+        after.map(|expected| talk.typing.expect(expected));
     }
 
     async fn heard(&mut self, heard: Heard, talk: &mut Talk) -> Next {

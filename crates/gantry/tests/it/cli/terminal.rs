@@ -60,7 +60,7 @@ fn result_of_a_call_is_readable_on_a_terminal_and_json_in_a_pipe() {
     std::fs::write(world.workspace().join("a.txt"), "first line\nsecond line\n").unwrap();
     for (args, expected) in [
         ("call Bash command='echo one; echo two; exit 3'", vec!["one\r\ntwo\r\n", "exit code 3"]),
-        ("call Read path=a.txt limit=1", vec!["1\tfirst line", "there is more"]),
+        ("call Read path=a.txt limit=1", vec!["1\tfirst line", "1 of 2 lines"]),
         ("call Grep pattern=second", vec!["a.txt:2: second line"]),
         ("call Grep pattern=nowhere", vec!["no matches"]),
         ("call Write path=b.txt content=x", vec!["bytes: 1"]),
