@@ -64,6 +64,6 @@ pub use sessions::{
     ChangedFiles, IDLE, MAX_IMAGE_BYTES, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, OPERATOR_VIA, Outgoing,
     Sent, SessionError, SessionLabels, Sessions, SessionsParts,
 };
-pub use slash::{Slash, thinking};
+pub use slash::{SLASH_COMMANDS, Slash, thinking};
 pub use state::{Addressee, State};
 pub use tools::{tool_names, tools};

@@ -33,7 +33,7 @@ use crate::models::Model;
 use crate::pairs::Pairs;
 use crate::prompt::NodeLine;
 use crate::role::Role;
-use crate::slash::{self, HELP, Slash};
+use crate::slash::{self, Slash};
 use crate::tool_search;
 
 /// The number of events buffered for a slow listener. Then it misses events and is notified.
@@ -45,7 +45,7 @@ pub const IDLE: Duration = Duration::from_secs(60);
 /// The longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// The largest size of all pictures of a message, in base64.
-pub const MAX_IMAGE_BYTES: usize = 10 * 1024 * 1024;
+pub const MAX_IMAGE_BYTES: usize = gantry_protocol::MAX_PICTURE_BYTES;
 /// The number of drivers that a command is offered to. A driver may end while a command arrives.
 const DRIVERS_TRIED: usize = 3;
 /// The sender in [`NewMessage::from`] that may remove labels.

@@ -2,12 +2,14 @@
 
 use std::ops::RangeInclusive;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use gantry_domain::Identity;
 use gantry_protocol::SessionEvent;
 use gantry_protocol::{
     AgentInfo, AgentList, AnswerParams, AnswerResult, GrantInfo, GrantList, History, HistoryEvent,
-    MessageParams, SendResult, SessionInfo, SessionList, SessionMatch, SessionMatches, SessionRename,
-    SessionSearch, SessionStatus,
+    MAX_PICTURE_BYTES, MAX_PICTURES, MessageParams, Picture, SendResult, SessionInfo, SessionList,
+    SessionMatch, SessionMatches, SessionRename, SessionSearch, SessionStatus,
 };
 use gantry_store::JournalEvent;
 use gantry_tool::{Label, Refusal, RefusalCode, on_one_line};
@@ -15,7 +17,7 @@ use serde_json::Value;
 
 use crate::answer_labels::AnswerLabels;
 use crate::driver::Status;
-use crate::entry::ApprovalDecision;
+use crate::entry::{ApprovalDecision, Image};
 use crate::key::SessionKey;
 use crate::lasting_approval::LastingApproval;
 use crate::sessions::{NewMessage, Sent, SessionError, Sessions};
@@ -228,6 +230,7 @@ impl SessionsApi {
         for name in &params.labels {
             labels.push(Label::from_name(name).ok_or_else(|| unknown_label(name))?);
         }
+        let images = images(params.pictures)?;
         let workspace =
             params.workspace.as_deref().map(|path| identity.chosen_workspace(path)).transpose()?;
         let message = NewMessage {
@@ -239,7 +242,7 @@ impl SessionsApi {
             labels,
             payer: None,
             channel_event: None,
-            images: Vec::new(),
+            images,
         };
         sessions.send(key, message).await.map_err(session_refusal)
     }
@@ -371,6 +374,39 @@ pub(crate) fn session_refusal(err: SessionError) -> Refusal {
         SessionError::Stopping | SessionError::Store(_) => RefusalCode::Unavailable,
     };
     Refusal::new(code, err.to_string())
+}
+
+/// Checks pictures. A model would refuse each later request with a picture that it cannot read.
+fn images(pictures: Vec<Picture>) -> Result<Vec<Image>, Refusal> {
+    if pictures.len() > MAX_PICTURES {
+        let message = format!("a message has at most {MAX_PICTURES} pictures, not {}", pictures.len());
+        return Err(Refusal::new(RefusalCode::InvalidInput, message));
+    }
+    let checked = pictures.into_iter().enumerate().map(|(at, picture)| {
+        let Picture { media_type, data } = picture;
+        let is_whole = data.len() <= MAX_PICTURE_BYTES;
+        let bytes = is_whole.then(|| STANDARD.decode(&data).ok()).flatten();
+        if bytes.is_some_and(|bytes| is_picture(&media_type, &bytes)) {
+            return Ok(Image { media_type, data });
+        }
+        let message = format!(
+            "picture {} is not base64 of a PNG, JPEG, GIF or WebP picture of its mediaType, of at most \
+             {MAX_PICTURE_BYTES} characters",
+            at + 1
+        );
+        Err(Refusal::new(RefusalCode::InvalidInput, message))
+    });
+    checked.collect()
+}
+
+fn is_picture(media_type: &str, bytes: &[u8]) -> bool {
+    match media_type {
+        "image/png" => bytes.starts_with(b"\x89PNG\r\n\x1a\n"),
+        "image/jpeg" => bytes.starts_with(b"\xff\xd8\xff"),
+        "image/gif" => bytes.starts_with(b"GIF8"),
+        "image/webp" => bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP"),
+        _ => false,
+    }
 }
 
 fn unknown_label(name: &str) -> Refusal {

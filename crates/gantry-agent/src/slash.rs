@@ -24,9 +24,34 @@ pub enum Slash {
     Help,
 }
 
-pub(crate) const HELP: &str = "/stop ends the run · /new resets the conversation · /compact summarizes it · /status · /model [NAME] · \
-     /think off|on|low|medium|high|TOKENS · \
-     /approve, /deny [ID] answer a question · /always [ID] [NUMBER] [8h|7d] [any] approves also later calls: an offer of the question by its number, a time, any arguments · /trust PATH removes the untrusted mark";
+/// The commands: name, arguments and what it does.
+pub const SLASH_COMMANDS: &[(&str, &str, &str)] = &[
+    ("help", "", "List the commands"),
+    ("status", "", "Show the model, the run, the directory and the labels"),
+    ("stop", "", "Stop the run"),
+    ("new", "", "Start over; the journal keeps the earlier messages"),
+    ("compact", "", "Replace earlier messages by a summary"),
+    ("model", "[NAME]", "Show or choose the model"),
+    ("think", "LEVEL", "Choose how much the model thinks: off, on, low, medium, high or a number of tokens"),
+    ("approve", "[ID]", "Answer yes to a question"),
+    ("deny", "[ID]", "Answer no to a question"),
+    (
+        "always",
+        "[…]",
+        "Allow later calls too: /always 1 takes an offer, /always 8h a time, /always any any arguments",
+    ),
+    ("trust", "PATH", "Remove the untrusted mark from a file or directory"),
+];
+
+/// Returns the commands as lines of a table.
+pub(crate) fn help() -> String {
+    let usage = |name: &str, arguments: &str| format!("/{name} {arguments}").trim_end().to_owned();
+    let width = SLASH_COMMANDS.iter().map(|(name, arguments, _)| usage(name, arguments).len()).max();
+    let width = width.unwrap_or_default();
+    let line =
+        |(name, arguments, about): &(&str, &str, &str)| format!("{:width$}  {about}", usage(name, arguments));
+    SLASH_COMMANDS.iter().map(line).collect::<Vec<_>>().join("\n")
+}
 
 /// Returns the word of a command in lower case, and its argument. Returns `None` for a message that is not a command.
 pub(crate) fn word(text: &str) -> Option<(String, Option<String>)> {
@@ -109,6 +134,16 @@ mod tests {
         }
         for name in ["stop", "new", "model", "status", "help", "nope"] {
             assert!(!answers_questions(name), "/{name}");
+        }
+    }
+
+    #[test]
+    fn every_listed_command_exists() {
+        for (name, ..) in SLASH_COMMANDS {
+            let understood =
+                ["", " 1"].iter().any(|rest| matches!(parse(&format!("/{name}{rest}")), Some(Ok(_))));
+            assert!(understood, "/{name}");
+            assert!(help().contains(&format!("/{name}")));
         }
     }
 

@@ -100,9 +100,10 @@ pub use runs::{RunEvent, RunEventData, RunKind};
 pub use sessions::{
     Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, History,
     HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams, HistoryReply,
-    ListenResult, Listened, MessageParams, Question, RunEnd, SendResult, SessionInfo, SessionList,
-    SessionMatch, SessionMatches, SessionParams, SessionRename, SessionSearch, SessionStatus,
-    SessionsListParams, TokenUsage, UnfinishedReply, UserAsked, UserQuestion,
+    ListenResult, Listened, MAX_PICTURE_BYTES, MAX_PICTURES, MessageParams, Picture, Question, RunEnd,
+    SendResult, SessionInfo, SessionList, SessionMatch, SessionMatches, SessionParams, SessionRename,
+    SessionSearch, SessionStatus, SessionsListParams, TokenUsage, UnfinishedReply, UserAsked, UserQuestion,
+    is_picture_type,
 };
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,

@@ -358,6 +358,29 @@ pub struct MessageParams {
     /// What the message contains: `untrusted` for text that others wrote, `private`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
+    /// Pictures for the model, at most [`MAX_PICTURES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<Picture>,
+}
+
+/// A picture in a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Picture {
+    /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub media_type: String,
+    /// In base64. The pictures of a message have at most [`MAX_PICTURE_BYTES`] together.
+    pub data: String,
+}
+
+/// The most pictures of one message.
+pub const MAX_PICTURES: usize = 20;
+/// The most characters of base64 in the pictures of one message.
+pub const MAX_PICTURE_BYTES: usize = 10 * 1024 * 1024;
+
+/// Returns whether models accept pictures of this media type.
+pub fn is_picture_type(media_type: &str) -> bool {
+    matches!(media_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp")
 }
 
 /// `result` of `sessions.send`, and the answer of `POST /v1/sessions/{key}/messages`.

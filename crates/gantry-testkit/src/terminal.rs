@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::{SOON, World, eventually, program};
@@ -12,6 +13,7 @@ pub struct Terminal {
     child: Child,
     keys: ChildStdin,
     screen: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
     /// How much of the screen was matched so far.
     seen: usize,
 }
@@ -29,6 +31,15 @@ impl Terminal {
         Terminal::start(world, &line)
     }
 
+    /// Runs `gantry` on a terminal of that width with further variables, such as `NO_COLOR=1`.
+    pub fn open_with(world: &World, columns: u16, variables: &str, args: &str) -> Terminal {
+        let gantry = program().display();
+        Terminal::start(
+            world,
+            &format!("stty cols {columns} rows 40; TERM=xterm {variables} {gantry} {args}"),
+        )
+    }
+
     fn start(world: &World, line: &str) -> Terminal {
         let like = world.command(&[]);
         let mut command = Command::new("script");
@@ -39,14 +50,14 @@ impl Terminal {
         let mut output = child.stdout.take().unwrap();
         let screen = Arc::new(Mutex::new(String::new()));
         let shown = screen.clone();
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = output.read(&mut bytes) {
                 shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
         });
         let keys = child.stdin.take().unwrap();
-        Terminal { child, keys, screen, seen: 0 }
+        Terminal { child, keys, screen, reader: Some(reader), seen: 0 }
     }
 
     /// Returns everything that was printed so far.
@@ -71,6 +82,15 @@ impl Terminal {
             assert!(Instant::now() < until, "{text:?} is not on {:?}", &screen[self.seen..]);
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Waits for the command to end and returns everything that it printed.
+    pub fn whole(mut self) -> String {
+        self.ends();
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        self.screen()
     }
 
     /// Waits for the command to end.

@@ -177,7 +177,7 @@ pub(crate) enum Command {
     Status,
     /// Check this machine's setup and suggest fixes
     Doctor,
-    /// Print a completion script for a shell
+    /// Print a completion script for a shell, or write the man pages
     Completions(CompletionsArgs),
 }
 

@@ -46,7 +46,7 @@ use crate::running_gateway::LocalNode;
 
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
     if let Command::Completions(args) = &cli.command {
-        return Ok(completions::run(output, args));
+        return completions::run(output, args);
     }
     let environment = Environment::find(&cli.global)?;
     match cli.command {
@@ -83,7 +83,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Ports(args) => ports::run(&environment, output, args),
         Command::Status => status::run(&environment, output),
         Command::Doctor => doctor::run(environment, output),
-        Command::Completions(args) => Ok(completions::run(output, &args)),
+        Command::Completions(args) => completions::run(output, &args),
     }
 }
 

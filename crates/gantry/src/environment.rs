@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "the binary reads the environment and passes values in")]
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +96,17 @@ impl Environment {
         let locale =
             locale.map(|value| value.to_string_lossy().to_lowercase()).find(|value| !value.is_empty());
         locale.is_some_and(|locale| locale.contains("utf-8") || locale.contains("utf8"))
+    }
+
+    /// Returns whether people see all output on a terminal that can move its cursor.
+    pub(crate) fn terminal_moves_cursor(&self) -> bool {
+        let is_simple = self.variable("TERM").is_some_and(|term| term == "dumb");
+        let streams = [
+            std::io::stdin().is_terminal(),
+            std::io::stdout().is_terminal(),
+            std::io::stderr().is_terminal(),
+        ];
+        !is_simple && streams == [true; 3]
     }
 
     /// Returns the gateway token from `GANTRY_TOKEN` or the file in `GANTRY_TOKEN_FILE`. It is never an argument, because

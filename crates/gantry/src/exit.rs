@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     Unauthorized,
     /// The call's deadline passed.
     Deadline,
+    /// The exit code of the command that a tool ran.
+    Command(u8),
 }
 
 impl From<Exit> for ExitCode {
@@ -34,6 +36,7 @@ impl From<Exit> for ExitCode {
             Exit::Unreachable => 4,
             Exit::Unauthorized => gantry_node::UNAUTHORIZED_EXIT,
             Exit::Deadline => 124,
+            Exit::Command(code) => code,
         })
     }
 }

@@ -1,297 +1,247 @@
-//! Edits one line of input and keeps a history. It knows nothing about terminals.
+//! Edits lines at a terminal on a thread of its own, with history and completion. `rustyline` does the editing, because it
+//! redraws with relative movements; other output goes through [`LiveScreen`] and does not tear the line.
 
-/// Lines in the history.
-const MAX_HISTORY: usize = 1_000;
-/// Maximum characters of one message; more are ignored.
-const MAX_CHARS: usize = 1024 * 1024;
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
-    Char(char),
-    Enter,
-    /// A line break in the message.
-    NewLine,
-    Backspace,
-    Delete,
-    Left,
-    Right,
-    Up,
-    Down,
-    Home,
-    End,
-    EraseWord,
-    EraseBefore,
-    EraseAfter,
-    EndOfInput,
+use rustyline::completion::{Completer, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::MemHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{
+    Cmd, ColorMode, CompletionType, ConditionalEventHandler, Config, Context, EditMode, Editor, Event,
+    EventContext, EventHandler, ExternalPrinter, Helper, KeyEvent, Modifiers, Movement, RepeatCount,
+};
+use tokio::sync::mpsc;
+
+use crate::live_screen::LiveScreen;
+
+pub(crate) const PROMPT: &str = "> ";
+/// The prompt while an answer is expected. It must be as wide as [`PROMPT`].
+pub(crate) const ANSWER_PROMPT: &str = "? ";
+/// Entries in the history.
+pub(crate) const MAX_HISTORY: usize = 1_000;
+/// Printed to make the editor draw: one row up and down again.
+const WAKE: &str = "\x1b[1A\n";
+
+/// The keys that edit a line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Keys {
+    #[default]
+    Emacs,
+    Vi,
 }
 
+/// What came from the terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
-    /// The line is not complete yet.
-    More,
-    Line(String),
+    Message(String),
+    /// The answer to the question that was open when Enter was pressed.
+    Answer(String),
+    /// Ctrl-C, with nothing typed or during a run.
+    Interrupt,
     /// The input has ended.
     End,
 }
 
-#[derive(Debug, Default)]
+/// Says whether a text answers the open question: `None` if it does, otherwise a sentence for the person.
+pub(crate) type CheckAnswer = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+/// Returns the start of the word that ends at a position of a line, and what it may become.
+pub(crate) type Complete = Arc<dyn Fn(&str, usize) -> (usize, Vec<Candidate>) + Send + Sync>;
+
+/// One way to complete a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) text: String,
+    /// The text with its description, as the list shows it.
+    pub(crate) shown: String,
+}
+
+/// What the conversation expects from the terminal. The editor's thread reads it at each key.
+#[derive(Default)]
+pub(crate) struct Expected {
+    /// Checks answers to the open question. Without a question, a line is a message.
+    pub(crate) check: Option<CheckAnswer>,
+    /// Whether Ctrl-C stops a run.
+    pub(crate) is_running: bool,
+}
+
+#[derive(Clone)]
 pub(crate) struct LineEditor {
-    text: Vec<char>,
-    /// The position of the cursor.
-    at: usize,
-    history: Vec<String>,
-    /// The history entry that is shown; the history's length for the current draft.
-    place: usize,
-    /// The draft that was replaced by a history entry.
-    draft: Vec<char>,
+    expected: Arc<Mutex<Expected>>,
 }
 
 impl LineEditor {
-    pub(crate) fn text(&self) -> String {
-        self.text.iter().collect()
-    }
-
-    /// Returns the text before the cursor.
-    pub(crate) fn before(&self) -> String {
-        self.text.iter().take(self.at).collect()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.text.is_empty()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.set(Vec::new());
-        self.place = self.history.len();
-    }
-
-    pub(crate) fn key(&mut self, key: Key) -> Typed {
-        match key {
-            Key::Char(c) => self.insert(c),
-            Key::NewLine => self.insert('\n'),
-            Key::Enter => return self.enter(),
-            Key::Backspace if self.at > 0 => {
-                self.at -= 1;
-                self.text.remove(self.at);
-            }
-            Key::Delete if self.at < self.text.len() => drop(self.text.remove(self.at)),
-            Key::Left => self.at = self.at.saturating_sub(1),
-            Key::Right => self.at = (self.at + 1).min(self.text.len()),
-            Key::Home => self.at = self.line_start(),
-            Key::End => {
-                let rest = self.text[self.at..].iter().position(|c| *c == '\n');
-                self.at = rest.map_or(self.text.len(), |rest| self.at + rest);
-            }
-            Key::EraseBefore => {
-                let start = self.line_start();
-                self.text.drain(start..self.at);
-                self.at = start;
-            }
-            Key::EraseAfter => self.text.truncate(self.at),
-            Key::EraseWord => {
-                let is_space = |at: usize| self.text[at].is_whitespace();
-                let mut start = self.at;
-                while start > 0 && is_space(start - 1) {
-                    start -= 1;
-                }
-                while start > 0 && !is_space(start - 1) {
-                    start -= 1;
-                }
-                self.text.drain(start..self.at);
-                self.at = start;
-            }
-            Key::Up if self.place > 0 => self.look(self.place - 1),
-            Key::Down if self.place < self.history.len() => self.look(self.place + 1),
-            Key::EndOfInput if self.text.is_empty() => return Typed::End,
-            Key::Backspace | Key::Delete | Key::Up | Key::Down | Key::EndOfInput => {}
+    /// Starts the thread. Returns `None` if this terminal cannot edit lines.
+    pub(crate) fn start(
+        screen: &Arc<LiveScreen>,
+        keys: Keys,
+        history: &[String],
+        complete: Complete,
+        typed: mpsc::Sender<Typed>,
+    ) -> Option<LineEditor> {
+        let expected = Arc::new(Mutex::new(Expected::default()));
+        let config = Config::builder()
+            .edit_mode(match keys {
+                Keys::Emacs => EditMode::Emacs,
+                Keys::Vi => EditMode::Vi,
+            })
+            .max_history_size(MAX_HISTORY)
+            .ok()?
+            .completion_type(CompletionType::List)
+            .completion_show_all_if_ambiguous(true)
+            // Without colors, the editor would not draw what was printed meanwhile.
+            .color_mode(ColorMode::Forced)
+            .build();
+        let mut editor = Editor::with_history(config, MemHistory::new()).ok()?;
+        let mut printer = editor.create_external_printer().ok()?;
+        screen.wakes(move || drop(printer.print(WAKE.to_owned())));
+        for line in history {
+            editor.add_history_entry(line.as_str()).ok()?;
         }
-        Typed::More
+        let is_answer = Arc::new(AtomicBool::new(false));
+        editor.set_helper(Some(Terminal {
+            screen: screen.clone(),
+            expected: expected.clone(),
+            is_answer: is_answer.clone(),
+            complete,
+        }));
+        let interrupt = Interrupt { expected: expected.clone(), typed: typed.clone() };
+        editor.bind_sequence(KeyEvent::ctrl('C'), EventHandler::Conditional(Box::new(interrupt)));
+        editor.bind_sequence(KeyEvent::new('\r', Modifiers::ALT), Cmd::Newline);
+        editor.bind_sequence(KeyEvent::ctrl('J'), Cmd::Newline);
+        let screen = screen.clone();
+        std::thread::spawn(move || read_lines(editor, &screen, &is_answer, &typed));
+        Some(LineEditor { expected })
     }
 
-    fn insert(&mut self, c: char) {
-        if self.text.len() < MAX_CHARS {
-            self.text.insert(self.at, c);
-            self.at += 1;
-        }
-    }
-
-    /// Completes the line, unless it ends with a backslash.
-    fn enter(&mut self) -> Typed {
-        if self.at == self.text.len() && self.text.last() == Some(&'\\') {
-            self.text.pop();
-            self.at -= 1;
-            self.insert('\n');
-            return Typed::More;
-        }
-        let line = self.text();
-        if !line.trim().is_empty() && self.history.last() != Some(&line) {
-            self.history.push(line.clone());
-            if self.history.len() > MAX_HISTORY {
-                self.history.remove(0);
-            }
-        }
-        self.clear();
-        Typed::Line(line)
-    }
-
-    fn look(&mut self, place: usize) {
-        if self.place == self.history.len() {
-            self.draft = self.text.clone();
-        }
-        self.place = place;
-        let text = self.history.get(place).map(|line| line.chars().collect());
-        self.set(text.unwrap_or_else(|| self.draft.clone()));
-    }
-
-    fn set(&mut self, text: Vec<char>) {
-        self.at = text.len();
-        self.text = text;
-    }
-
-    fn line_start(&self) -> usize {
-        self.text[..self.at].iter().rposition(|c| *c == '\n').map_or(0, |before| before + 1)
+    pub(crate) fn expect(&self, expected: Expected) {
+        *lock(&self.expected) = expected;
     }
 }
 
-/// Converts the bytes of a terminal to keys.
-#[derive(Debug, Default)]
-pub(crate) struct Keys {
-    /// An incomplete character or escape sequence.
-    begun: Vec<u8>,
-    /// Whether the input is pasted. Line breaks in pasted text do not send the message.
-    pasting: bool,
-}
+type TerminalEditor = Editor<Terminal, MemHistory>;
 
-/// Maximum length of an escape sequence.
-const MAX_SEQUENCE: usize = 16;
-
-impl Keys {
-    pub(crate) fn take(&mut self, byte: u8) -> Option<Key> {
-        self.begun.push(byte);
-        if self.begun[0] == 0x1b {
-            return self.escape();
-        }
-        let key = match std::str::from_utf8(&self.begun) {
-            Ok(text) => text.chars().next().and_then(|c| self.plain(c)),
-            Err(err) if err.error_len().is_none() && self.begun.len() < 4 => return None,
-            Err(_) => None,
+fn read_lines(
+    mut editor: TerminalEditor,
+    screen: &LiveScreen,
+    is_answer: &AtomicBool,
+    typed: &mpsc::Sender<Typed>,
+) {
+    loop {
+        screen.begin_editing();
+        let read = editor.readline(PROMPT);
+        let is_answer = is_answer.load(Ordering::Relaxed);
+        let prompt = if is_answer { ANSWER_PROMPT } else { PROMPT };
+        screen.end_editing(&format!("{prompt}{}", read.as_deref().unwrap_or_default()));
+        let line = match read {
+            // A backslash continues the message on the next line.
+            Ok(line) => line.replace("\\\n", "\n"),
+            Err(ReadlineError::Interrupted) => {
+                if typed.blocking_send(Typed::Interrupt).is_err() {
+                    return;
+                }
+                continue;
+            }
+            Err(_) => {
+                let _ = typed.blocking_send(Typed::End);
+                return;
+            }
         };
-        self.begun.clear();
-        key
+        let sent = match is_answer {
+            true => typed.blocking_send(Typed::Answer(line)),
+            false => {
+                if is_remembered(&line) {
+                    let _ = editor.add_history_entry(line.as_str());
+                }
+                typed.blocking_send(Typed::Message(line))
+            }
+        };
+        if sent.is_err() {
+            return;
+        }
     }
+}
 
-    fn plain(&self, c: char) -> Option<Key> {
-        Some(match c {
-            '\r' if self.pasting => Key::NewLine,
-            '\r' => Key::Enter,
-            '\n' => Key::NewLine,
-            '\t' => Key::Char(' '),
-            '\u{7f}' | '\u{8}' => Key::Backspace,
-            '\u{1}' => Key::Home,
-            '\u{2}' => Key::Left,
-            '\u{4}' => Key::EndOfInput,
-            '\u{5}' => Key::End,
-            '\u{6}' => Key::Right,
-            '\u{b}' => Key::EraseAfter,
-            '\u{e}' => Key::Down,
-            '\u{10}' => Key::Up,
-            '\u{15}' => Key::EraseBefore,
-            '\u{17}' => Key::EraseWord,
-            c if c.is_control() => return None,
-            c => Key::Char(c),
+/// Returns whether a message enters the history: a line that starts with a space does not.
+pub(crate) fn is_remembered(line: &str) -> bool {
+    !line.trim().is_empty() && !line.starts_with(' ')
+}
+
+/// What the editor asks about its line.
+struct Terminal {
+    screen: Arc<LiveScreen>,
+    expected: Arc<Mutex<Expected>>,
+    /// Whether a question was open when Enter was pressed. A later question is not answered by the line.
+    is_answer: Arc<AtomicBool>,
+    complete: Complete,
+}
+
+impl Helper for Terminal {}
+
+impl Hinter for Terminal {
+    type Hint = String;
+}
+
+impl Highlighter for Terminal {
+    /// The editor calls this when it draws, with the cursor at the start of the prompt.
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, default: bool) -> Cow<'b, str> {
+        let above = self.screen.changes_for_editor();
+        let is_answer = default && lock(&self.expected).check.is_some();
+        let prompt = if is_answer { ANSWER_PROMPT } else { prompt };
+        Cow::Owned(format!("{above}{prompt}"))
+    }
+}
+
+impl Validator for Terminal {
+    fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
+        let check = lock(&self.expected).check.clone();
+        self.is_answer.store(check.is_some(), Ordering::Relaxed);
+        if check.is_none() && context.input().ends_with('\\') {
+            return Ok(ValidationResult::Incomplete);
+        }
+        Ok(match check.and_then(|check| check(context.input())) {
+            Some(sentence) => ValidationResult::Invalid(Some(format!("\n{sentence}"))),
+            None => ValidationResult::Valid(None),
         })
     }
+}
 
-    fn escape(&mut self) -> Option<Key> {
-        let key = match &self.begun[1..] {
-            [] | [b'[' | b'O'] => return None,
-            [b'\r' | b'\n'] => Some(Key::NewLine),
-            [b'[' | b'O', parameters @ .., last] if (0x40..=0x7e).contains(last) => {
-                match (last, parameters) {
-                    (b'A', _) => Some(Key::Up),
-                    (b'B', _) => Some(Key::Down),
-                    (b'C', _) => Some(Key::Right),
-                    (b'D', _) => Some(Key::Left),
-                    (b'H', _) | (b'~', b"1" | b"7") => Some(Key::Home),
-                    (b'F', _) | (b'~', b"4" | b"8") => Some(Key::End),
-                    (b'~', b"3") => Some(Key::Delete),
-                    (b'~', b"200" | b"201") => {
-                        self.pasting = parameters == b"200";
-                        None
-                    }
-                    _ => None,
-                }
-            }
-            [b'[' | b'O', ..] if self.begun.len() < MAX_SEQUENCE => return None,
-            _ => None,
-        };
-        self.begun.clear();
-        key
+impl Completer for Terminal {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let (start, found) = (self.complete)(line, position);
+        let pair = |found: Candidate| Pair { display: found.shown, replacement: found.text };
+        Ok((start, found.into_iter().map(pair).collect()))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Ctrl-C stops a run, and otherwise clears the line.
+struct Interrupt {
+    expected: Arc<Mutex<Expected>>,
+    typed: mpsc::Sender<Typed>,
+}
 
-    /// Types bytes and checks the completed lines and the rest.
-    fn check(editor: &mut LineEditor, bytes: &[u8], lines: &[&str], left: &str) {
-        let mut keys = Keys::default();
-        let typed = bytes.iter().filter_map(|byte| keys.take(*byte)).map(|key| editor.key(key));
-        let found: Vec<String> = typed
-            .filter_map(|typed| match typed {
-                Typed::Line(line) => Some(line),
-                Typed::More => None,
-                Typed::End => Some("END".into()),
-            })
-            .collect();
-        assert_eq!(
-            (found, editor.text().as_str()),
-            (lines.iter().map(|&line| line.to_owned()).collect(), left)
-        );
-    }
-
-    #[test]
-    fn keys_edit_the_line() {
-        let editor = &mut LineEditor::default();
-        check(editor, b"helo\x1b[Dl\r", &["hello"], "");
-        check(editor, "gr\u{fc}\u{df}e \u{1f600}\r".as_bytes(), &["gr\u{fc}\u{df}e \u{1f600}"], "");
-        check(editor, b"one two\x17\x7f\r", &["one"], "");
-        check(editor, b"abc\x01X\x05Y\x02\x0b\r", &["XabcY".trim_end_matches('Y')], "");
-        check(editor, b"abc\x15d\x1b[3~\x1b[1~\x1b[3~\r", &[""], "");
-        check(editor, b"x\x04", &[], "x");
-        check(editor, b"\x7f\x7f\x04", &["END"], "");
-    }
-
-    #[test]
-    fn message_can_have_several_lines() {
-        let editor = &mut LineEditor::default();
-        check(editor, b"one\\\rtwo\r", &["one\ntwo"], "");
-        check(editor, b"one\x1b\rtwo\nthree\r", &["one\ntwo\nthree"], "");
-        check(editor, b"\x1b[200~pasted\rlines\r\x1b[201~", &[], "pasted\nlines\n");
-        check(editor, b"\x1b[A\x1b[B\x0b\r", &["pasted\nlines\n"], "");
-    }
-
-    #[test]
-    fn arrow_keys_show_the_history_and_then_the_draft() {
-        let editor = &mut LineEditor::default();
-        check(editor, b"first\rsecond\rsecond\r  \r", &["first", "second", "second", "  "], "");
-        check(editor, b"draft\x1b[A\x1b[A\x1b[A", &[], "first");
-        check(editor, b"\x1b[B\x1bOB\x1b[B", &[], "draft");
-        check(editor, b"\x1b[A!\r", &["second!"], "");
-    }
-
-    #[test]
-    fn any_bytes_are_accepted() {
-        let mut keys = Keys::default();
-        let mut editor = LineEditor::default();
-        let mut seed = 7_u32;
-        for _ in 0..100_000 {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            if let Some(key) = keys.take((seed >> 24) as u8) {
-                editor.key(key);
-            }
-            assert!(editor.before().chars().count() <= editor.text().chars().count());
+impl ConditionalEventHandler for Interrupt {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        if !context.line().is_empty() && !lock(&self.expected).is_running {
+            return Some(Cmd::Kill(Movement::WholeBuffer));
         }
+        // The typed text stays.
+        let _ = self.typed.blocking_send(Typed::Interrupt);
+        Some(Cmd::Noop)
     }
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }

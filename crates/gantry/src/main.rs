@@ -6,12 +6,14 @@ mod agent_shells_summary;
 mod cli;
 mod client;
 mod commands;
+mod completion;
 mod config;
 mod environment;
 mod exit;
 mod google;
 mod line_editor;
 mod live_config;
+mod live_screen;
 mod live_secrets;
 mod local;
 mod logging;
@@ -19,6 +21,7 @@ mod models;
 mod open_files;
 mod output;
 mod running_gateway;
+mod table;
 mod terminal_input;
 mod terminal_markdown;
 mod wrapping;
@@ -43,6 +46,9 @@ fn main() -> ExitCode {
         return gantry_toolsets::worker_main();
     }
     gantry_process::survive_file_size_limit();
+    if completion::answer() {
+        return ExitCode::SUCCESS;
+    }
     let exit = match cli::Cli::try_parse() {
         Ok(cli) => {
             let output = output::Output::new(&cli.global);

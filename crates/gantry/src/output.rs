@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use crate::cli::{ColorChoice, Global};
 use crate::config::LogLevel;
 use crate::exit::Exit;
+use crate::live_screen;
+use crate::table::Table;
 use crate::wrapping::wrapped;
 
 pub(crate) struct Output {
@@ -74,15 +76,12 @@ impl Output {
 
     /// Prints one line like [`Output::line`], wrapped at a terminal's width. Further lines start at the column `hanging`.
     pub(crate) fn prose(&self, text: &str, hanging: usize) {
-        let width = self.stdout_terminal.then(|| tcgetwinsize(std::io::stdout()).ok()).flatten();
-        let width = width.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
         let line = one_line(text);
-        self.write(&format!("{}\n", width.map_or(line.clone(), |width| wrapped(&line, hanging, width))));
-    }
-
-    /// Prints a piece of a text without a line break.
-    pub(crate) fn piece(&self, text: &str) {
-        self.write(&printable(text));
+        let line = match self.width() {
+            0 => line,
+            width => wrapped(&line, hanging, width),
+        };
+        self.write(&format!("{line}\n"));
     }
 
     /// Returns whether answers are rendered with styles.
@@ -95,6 +94,17 @@ impl Output {
         if !text.is_empty() {
             self.write(text);
         }
+    }
+
+    /// Returns the width of the terminal at standard output, 0 if it is unknown or there is none.
+    pub(crate) fn width(&self) -> usize {
+        let size = self.stdout_terminal.then(|| tcgetwinsize(std::io::stdout()).ok()).flatten();
+        size.map_or(0, |size| usize::from(size.ws_col))
+    }
+
+    /// Prints a table, wrapped at a terminal's width.
+    pub(crate) fn table(&self, table: &Table) {
+        table.lines(self.width()).iter().for_each(|line| self.line(line));
     }
 
     /// Prints text of several lines.
@@ -162,17 +172,23 @@ impl Output {
             self.value(&json!({"done": true}));
         }
         if self.verbosity != Verbosity::Quiet {
-            say(&printable(text));
+            say(&wrapped_to_terminal(&printable(text)));
         }
     }
 
     pub(crate) fn error(&self, text: &str) {
-        say(&format!("{} {}", self.stderr_styled("error:", "1;31"), printable(text)));
+        say(&wrapped_to_terminal(&format!("{} {}", self.stderr_styled("error:", "1;31"), printable(text))));
+    }
+
+    /// Says on standard error why a command failed, for a person.
+    pub(crate) fn failure(&self, text: &str) {
+        say(&self.stderr_styled(&format!("✗ {text}"), "1;31"));
     }
 
     pub(crate) fn warning(&self, text: &str) {
         if self.verbosity != Verbosity::Quiet {
-            say(&format!("{} {}", self.stderr_styled("warning:", "1;33"), printable(text)));
+            let warning = self.stderr_styled("warning:", "1;33");
+            say(&wrapped_to_terminal(&format!("{warning} {}", printable(text))));
         }
     }
 
@@ -216,17 +232,8 @@ impl Output {
                 Tone::Added => "32",
                 Tone::Removed => "31",
             };
-            say(&self.stderr_styled(&printable(text), code));
+            say(&self.stderr_styled(&wrapped_to_terminal(&printable(text)), code));
         }
-    }
-
-    /// Erases the last line of activity, to replace it. Returns whether that was possible: only a terminal can.
-    pub(crate) fn takes_activity_back(&self) -> bool {
-        let can = self.running_notes().all && std::io::stderr().is_terminal();
-        if can {
-            question("\x1b[1A\r\x1b[J");
-        }
-        can
     }
 
     pub(crate) fn styled(&self, text: &str, code: &str) -> String {
@@ -253,7 +260,7 @@ impl Output {
         styled(text, "33", self.stdout_color)
     }
 
-    fn stderr_styled(&self, text: &str, code: &str) -> String {
+    pub(crate) fn stderr_styled(&self, text: &str, code: &str) -> String {
         styled(text, code, self.stderr_color)
     }
 
@@ -371,14 +378,33 @@ pub(crate) fn error_object_with_hint(code: &str, message: &str, hint: &str) -> V
 
 /// Prints a question on standard error, without a line break.
 pub(crate) fn question(text: &str) {
+    if !live_screen::print(text) {
+        terminal_code(text);
+    }
+}
+
+/// Writes to standard error as it is, for codes that the terminal does not show.
+pub(crate) fn terminal_code(text: &str) {
     // A failed write is ignored: the answer is read in any case.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+/// Wraps lines between words at the width of the terminal at standard error, if there is one.
+fn wrapped_to_terminal(text: &str) -> String {
+    let width = std::io::stderr().is_terminal().then(|| tcgetwinsize(std::io::stderr()).ok()).flatten();
+    let Some(width) = width.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0) else {
+        return text.to_owned();
+    };
+    text.split('\n').map(|line| wrapped(line, 0, width)).collect::<Vec<_>>().join("\n")
+}
+
 /// Prints a line on standard error. A failed write is ignored, because there is no other place to report it.
 fn say(text: &str) {
-    // One write, so that lines of several processes do not mix.
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    let line = format!("{text}\n");
+    if !live_screen::print(&line) {
+        // One write, so that lines of several processes do not mix.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
 }
 
 /// Prints a line of the log like [`say`]. Characters that are not printable are escaped, except our own colors.
@@ -388,6 +414,9 @@ pub(crate) fn say_line(text: &str) {
 
 /// Writes the text to standard output and flushes it.
 fn print(text: &str) -> std::io::Result<()> {
+    if live_screen::print(text) {
+        return Ok(());
+    }
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()

@@ -7,6 +7,7 @@ use crate::client::{Client, Target};
 use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::table::Table;
 
 pub(crate) fn run(environment: &Environment, output: &Output) -> Result<Exit> {
     let address = Target::gateway(environment, output)?;
@@ -15,10 +16,11 @@ pub(crate) fn run(environment: &Environment, output: &Output) -> Result<Exit> {
         output.value(&listed.agents);
         return Ok(Exit::Success);
     }
+    let mut table = Table::new(["agent", "model", "autonomy", "workspace"]);
     for agent in &listed.agents {
         let model = agent.model.as_deref().unwrap_or("balanced");
-        let facts = format!("{model}  {}  {}", agent.autonomy, agent.workspace);
-        output.line(&format!("{}  {facts}", output.bold(&agent.id)));
+        table.row([&agent.id, model, &agent.autonomy, &agent.workspace].map(str::to_owned));
     }
+    output.table(&table);
     Ok(Exit::Success)
 }

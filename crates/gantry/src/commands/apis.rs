@@ -110,6 +110,9 @@ fn list(output: &Output, apis: &Apis) -> Result<Exit> {
         output.value(&files.iter().map(row).collect::<Value>());
         return Ok(Exit::Success);
     }
+    if files.is_empty() {
+        output.note_on_terminal("There are no API profiles. `gantry apis add FILE` adds one.");
+    }
     for file in &files {
         match file {
             ApiFile::Profile(profile) => {

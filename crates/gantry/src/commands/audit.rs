@@ -116,7 +116,7 @@ fn row(output: &Output, line: &AuditLine) -> String {
     };
     let mut details = Vec::new();
     details.extend(line.get("input").map(Value::to_string));
-    details.extend(line.get("durationMs").map(|time| format!("{time} ms")));
+    details.extend(line.get("durationMs").and_then(Value::as_f64).map(duration));
     let joined = |error: &str| error.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     details.extend(line.get("error").and_then(Value::as_str).map(joined));
     details.extend(line.get("damaged").map(|text| format!("damaged line: {text}")));
@@ -124,6 +124,16 @@ fn row(output: &Output, line: &AuditLine) -> String {
     let lead =
         format!("{number:>6}  {at}  {:<12}  {}  {outcome}", text("principal"), output.bold(&text("tool")));
     format!("{lead}  {}", output.dim(&details.join("  "))).trim_end().to_owned()
+}
+
+/// Formats milliseconds with a precision that people read.
+fn duration(milliseconds: f64) -> String {
+    match milliseconds {
+        short if short < 10.0 => format!("{short:.1} ms"),
+        short if short < 1_000.0 => format!("{short:.0} ms"),
+        long if long < 60_000.0 => format!("{:.1} s", long / 1_000.0),
+        long => format!("{:.1} min", long / 60_000.0),
+    }
 }
 
 fn verify(environment: &Environment, output: &Output) -> Result<Exit> {

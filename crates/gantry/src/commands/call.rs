@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use gantry_files::{Files, FilesOptions};
-use gantry_protocol::CallParams;
-use gantry_tool::{Answer, Outcome, Refusal, RefusalCode};
+use gantry_protocol::{CallParams, ToolInfo, ToolsGetParams, method};
+use gantry_tool::{Answer, Outcome, Refusal, RefusalCode, Reply};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -16,13 +16,19 @@ use crate::cli::parse_duration;
 use crate::client::{Address, Client, Target, runtime};
 use crate::commands::interrupted;
 use crate::environment::Environment;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, Refused, UsageError};
 use crate::local::{Local, MAIN_AGENT};
 use crate::output::Output;
 
+mod readable;
+mod typed_input;
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    gantry call Bash '{\"command\": \"git status --short\"}'\n  \
+    gantry call Bash command='git status --short'\n  \
+    gantry call Read path=README.md limit=5\n  \
+    gantry call batch_files paths:='[\"a.txt\",\"b.txt\"]'      key:=JSON for lists and objects\n  \
+    gantry call Bash command='cargo test' --exit-code   exit as the command does\n  \
     gantry call read '{\"path\": \"/var/log/syslog\", \"offset\": -20}'\n  \
     gantry call tool::apply_patch @patch.json\n  \
     jq -n --rawfile content notes.md '{path: \"copy.md\", $content}' | gantry call Write -\n  \
@@ -34,9 +40,8 @@ use crate::output::Output;
 pub(crate) struct CallArgs {
     /// Tool to run; `gantry tools` lists them
     pub(crate) name: String,
-    /// Input as JSON, @FILE to read a file, or - to read standard input
-    #[arg(default_value = "{}", hide_default_value = true)]
-    pub(crate) input: String,
+    /// Input as key=value words, as JSON, @FILE to read a file, or - to read standard input
+    pub(crate) input: Vec<String>,
     /// Call as this agent, with its tools, policy and workspace
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
@@ -46,6 +51,9 @@ pub(crate) struct CallArgs {
     /// Give up after this time, such as 500ms, 30s or 5m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) deadline: Option<Duration>,
+    /// Exit with the exit code of the command that the tool ran
+    #[arg(long)]
+    pub(crate) exit_code: bool,
     /// Run in this process, even if a gateway is running or configured
     #[arg(long)]
     pub(crate) local: bool,
@@ -55,18 +63,41 @@ pub(crate) struct CallArgs {
 const MAX_INPUT_BYTES: u64 = 256 << 20;
 
 pub(crate) fn run(environment: Environment, output: &Output, args: CallArgs) -> Result<Exit> {
-    let input = read_input(&environment, &args.input)?;
     match Target::find(&environment, output, args.local)? {
-        Target::InProcess => in_process(environment, output, args, &input),
-        Target::Gateway(address) => through(&address, &environment, output, &args, input),
+        Target::InProcess => in_process(environment, output, args),
+        Target::Gateway(address) => {
+            let input = match typed_input::is_pairs(&args.input) {
+                false => read_input(&environment, args.input.first().map_or("{}", String::as_str))?,
+                true => {
+                    let params =
+                        ToolsGetParams { name: args.name.clone(), agent: args.agent.clone(), mcp: None };
+                    let tool: ToolInfo = Client::once(&address, output, method::TOOLS_GET, &params)?;
+                    typed_input::build(&tool.input_schema, &args.input)?.to_string()
+                }
+            };
+            through(&address, &environment, output, &args, input)
+        }
     }
 }
 
-fn in_process(environment: Environment, output: &Output, args: CallArgs, input: &str) -> Result<Exit> {
+fn in_process(environment: Environment, output: &Output, args: CallArgs) -> Result<Exit> {
+    let given = match typed_input::is_pairs(&args.input) {
+        false => Some(read_input(&environment, args.input.first().map_or("{}", String::as_str))?),
+        true => None,
+    };
     let local = Local::open(environment)?;
     local.config.warnings().iter().for_each(|warning| output.warning(warning));
-    let mut call = local.call(args.agent.as_deref(), args.workspace)?;
+    let mut call = local.call(args.agent.as_deref(), args.workspace.clone())?;
     call.deadline = deadline(args.deadline);
+    let input = match given {
+        Some(input) => input,
+        None => {
+            let view = local.gate.registry().view(&call.scope);
+            let tool = view.describe(&args.name).ok_or_else(|| Refused(view.unknown(&args.name)))?;
+            typed_input::build(&tool.input_schema, &args.input)?.to_string()
+        }
+    };
+    let input = input.as_str();
     output.note(&format!("in-process, workspace {}, as {}", call.workspace.display(), call.principal));
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
@@ -87,7 +118,7 @@ fn in_process(environment: Environment, output: &Output, args: CallArgs, input: 
     if let Err(err) = local.gate.flush() {
         output.warning(&err.to_string());
     }
-    let exit = print(output, &outcome);
+    let exit = exit(output, &args, &outcome);
     if exit == Exit::Usage && (args.name.contains("__") || input.contains("\"node\"")) {
         output.warning(
             "no gateway is running on this data directory; start one with `gantry up` to use other machines",
@@ -122,7 +153,18 @@ fn through(
     };
     let calling = Client::call_once(address, output, &params, deadline(args.deadline));
     let outcome = runtime()?.block_on(calling);
-    Ok(print(output, &outcome))
+    Ok(exit(output, args, &outcome))
+}
+
+/// Prints the outcome and returns its exit code, with `--exit-code` that of the command.
+fn exit(output: &Output, args: &CallArgs, outcome: &Outcome) -> Exit {
+    let exit = print(output, outcome);
+    match &outcome.answer {
+        Answer::Success(Reply::Json(result)) if args.exit_code => {
+            readable::exit_code(result).filter(|code| *code != 0).map_or(exit, Exit::Command)
+        }
+        _ => exit,
+    }
 }
 
 /// Returns the workspace to send with a call. On this machine relative paths start in the current directory, with or
@@ -190,6 +232,18 @@ pub(crate) fn print(output: &Output, outcome: &Outcome) -> Exit {
         output.warning(warning);
     }
     match &outcome.answer {
+        Answer::Success(Reply::Json(result)) if output.is_terminal() && !output.json => {
+            let now = jiff::Timestamp::now().as_millisecond();
+            let shown = readable::readable(result, output.width(), now);
+            if !shown.text.is_empty() {
+                output.reply(&Reply::Text(shown.text));
+            }
+            shown.notes.iter().for_each(|note| output.note_on_terminal(note));
+            if let Some(failure) = shown.failure {
+                output.failure(&failure);
+            }
+            Exit::Success
+        }
         Answer::Success(reply) => {
             output.reply(reply);
             Exit::Success

@@ -119,7 +119,7 @@ fn list(environment: &Environment, output: &Output) -> Result<Exit> {
         output.line(&format!("{}  {}", output.bold(name), facts.join(" · ")));
     }
     if secrets.is_empty() {
-        output.note("no secrets are stored; `gantry secrets set NAME --host HOST` stores one");
+        output.note_on_terminal("There are no secrets. `gantry secrets set NAME --host HOST` stores one.");
     }
     Ok(Exit::Success)
 }

@@ -4,6 +4,7 @@ mod questions;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use gantry_flow::relative_text;
 use gantry_protocol::{
     AnswerParams, AnswerResult, ApprovalDecision, GrantScope, History, HistoryBlock, HistoryEntry,
     HistoryEvent, HistoryParams, MessageParams, RunEnd, SendResult, SessionList, SessionParams,
@@ -16,6 +17,7 @@ use crate::client::{Address, Client, Target};
 use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::table::Table;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -183,17 +185,32 @@ fn list(output: &Output, listed: &SessionList) {
     if output.json {
         return output.value(listed);
     }
+    if listed.sessions.is_empty() {
+        output.note_on_terminal("There are no conversations yet. `gantry chat` starts one.");
+        return;
+    }
+    let now = jiff::Timestamp::now().as_millisecond();
+    let mut table = Table::new(["session", "state", "last activity", "begins with"]);
     for session in &listed.sessions {
-        let key = output.bold(&session.session_key);
         let state = match (session.waiting, session.running) {
-            (true, _) => output.yellow("waiting"),
-            (false, true) => output.green("running"),
-            (false, false) => output.dim("idle"),
+            (true, _) => "waiting",
+            (false, true) => "running",
+            (false, false) => "idle",
         };
-        let label = session.label.as_deref().unwrap_or_default();
-        let parent = session.parent.as_ref().map(|parent| output.dim(&format!("  child of {parent}")));
-        let parent = parent.unwrap_or_default();
-        output.line(&format!("{key}  {state}  {}{parent} {label}", time(session.last_activity)));
+        let when = match output.is_terminal() {
+            true => relative_text(session.last_activity, now),
+            false => time(session.last_activity),
+        };
+        let mut label = session.label.clone().unwrap_or_default();
+        if let Some(parent) = &session.parent {
+            label.push_str(&format!(" (child of {parent})"));
+        }
+        table.row([session.session_key.clone(), state.to_owned(), when, label.trim().to_owned()]);
+    }
+    output.table(&table);
+    let rest = listed.total.saturating_sub(listed.sessions.len() as u64);
+    if rest > 0 {
+        output.note_on_terminal(&format!("and {rest} more; --limit shows them"));
     }
 }
 

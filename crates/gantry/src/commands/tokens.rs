@@ -87,6 +87,9 @@ fn list(output: &Output, listed: &TokenList) {
         return output.value(&listed.tokens);
     }
     let time = |ms: Option<i64>| ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    if listed.tokens.is_empty() {
+        output.note_on_terminal("There are no client tokens. `gantry tokens add NAME` makes one.");
+    }
     for token in &listed.tokens {
         let mut facts = vec![match &token.tools {
             None => "all tools".to_owned(),

@@ -4,6 +4,7 @@ use gantry_testkit::{Ran, World};
 
 mod errors;
 mod help;
+mod terminal;
 mod tools;
 
 /// Replacements for values that differ between runs. Order matters: specific before general.

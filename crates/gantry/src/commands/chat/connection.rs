@@ -115,13 +115,15 @@ impl<'a> Connection<'a> {
         serde_json::from_str(answer.get()).context("the gateway's answer is invalid")
     }
 
-    /// Returns the next event. After missed events it requests the message's outcome.
-    pub(super) async fn next_event(&mut self, id: &str) -> Result<Heard> {
+    /// Returns the next event. After missed events it requests the outcome of the open message, if there is one.
+    pub(super) async fn next_event(&mut self, id: Option<&str>) -> Result<Heard> {
         loop {
+            let asks = id.is_some() && self.missed.load(Ordering::Relaxed);
             tokio::select! {
                 event = self.events.recv() => return Ok(event.map_or(Heard::Lost, |event| Heard::Event(Box::new(event)))),
                 () = tokio::time::sleep(TICK) => return Ok(Heard::Nothing),
-                () = tokio::time::sleep_until(self.ask_at), if self.missed.load(Ordering::Relaxed) => {
+                () = tokio::time::sleep_until(self.ask_at), if asks => {
+                    let Some(id) = id else { continue };
                     self.ask_at = tokio::time::Instant::now() + ASK_AGAIN;
                     // The gateway knows this id, so the message is not sent twice.
                     let params = MessageParams {

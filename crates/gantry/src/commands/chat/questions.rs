@@ -15,7 +15,7 @@ pub(super) fn approval_prompt(asked: &Question, columns: usize) -> String {
     let reason = format!("{} (rule {})", asked.reason, asked.rule);
     let offers = asked.offers.iter().map(|offer| format!("\n  [{}] {}", offer.key, offer.label));
     let offers: String = offers.map(|offer| wrapped_lines(&offer, columns)).collect();
-    printable(&format!("\n{question}\n{}\n  [y]es  [n]o{offers}\n? ", wrapped_lines(&reason, columns)))
+    printable(&format!("\n{question}\n{}\n  [y]es  [n]o{offers}\n", wrapped_lines(&reason, columns)))
 }
 
 fn wrapped_lines(text: &str, columns: usize) -> String {
@@ -89,14 +89,16 @@ impl Waiting {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.asks.is_empty() && self.approvals.is_empty()
-    }
-
     /// Removes a question that was answered, here or by another client.
     pub(super) fn is_answered(&mut self, id: &str) {
         self.approvals.retain(|open| open.id != id);
         self.asks.retain(|open| open.id != id);
+    }
+
+    /// Identifies the next question.
+    pub(super) fn next_id(&self) -> Option<String> {
+        let asks = self.asks.front().map(|asks| format!("{}/{}", asks.id, asks.answers.len()));
+        asks.or_else(|| self.approvals.front().map(|asked| asked.id.clone()))
     }
 
     /// Returns the prompt for the next question, for a terminal of that width.
@@ -129,7 +131,7 @@ impl Asks {
         let who = self.child.as_ref().map_or(String::new(), |child| format!("{child} asks: "));
         let heading = next.heading.as_ref().map_or(String::new(), |heading| format!("{heading}\n"));
         let asked = wrapped_lines(&format!("{heading}{who}{}{options}", next.question), columns);
-        Some(printable(&format!("\n{asked}\n? ")))
+        Some(printable(&format!("\n{asked}\n")))
     }
 
     /// Takes an answer: the number of an option, or text. Returns whether all questions are answered.

@@ -1,59 +1,80 @@
 //! Shows a conversation: the answer as it streams, rendered line by line, and what tools do.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_protocol::SessionEvent;
 use serde_json::Value;
 
 use super::tool_lines::{self, Ended, LineKind};
+use crate::live_screen::{LiveScreen, columns, last_rows, one_row};
 use crate::output::{Output, Tone, printable};
-use crate::terminal_input::columns;
 use crate::terminal_markdown::TerminalMarkdown;
 
 /// How often [`Screen::tick`] is called.
-pub(super) const TICK: Duration = Duration::from_millis(500);
-/// Work that takes longer shows its time.
-const SHOWS_TIME: Duration = Duration::from_millis(1_500);
-/// An unfinished line is shown up to this many rows.
-const MAX_TAIL_ROWS: usize = 8;
+pub(super) const TICK: Duration = Duration::from_millis(200);
+/// Rows of an unfinished line that are shown.
+const TAIL_ROWS: usize = 8;
+/// Running calls that have a row.
+const CALL_ROWS: usize = 5;
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 pub(super) struct Screen<'a> {
     output: &'a Output,
+    /// Where rows can change. `None` without a terminal that can do so.
+    live: Option<Arc<LiveScreen>>,
     answer: Answer,
-    /// Running calls.
-    calls: HashMap<String, RunningCall>,
-    /// What the last line on the screen shows, if it can be replaced.
-    last_line: Option<LastLine>,
+    /// Running calls in the order of their start.
+    calls: Vec<RunningCall>,
     /// When the agent began to think. `None` while it writes, calls a tool or has ended.
     thinks: Option<Instant>,
+    /// A question is open, so nothing else moves.
+    asks: bool,
+    /// The output of the last call that had one.
+    last_output: Option<String>,
+    began: Instant,
 }
 
 struct RunningCall {
-    began: Instant,
+    id: String,
     title: String,
     input: Value,
+    began: Instant,
+    /// The open question about this call, and when it was asked.
+    asked: Option<(String, Instant)>,
+    /// How long it waited for answers.
+    waited: Duration,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum LastLine {
-    Call(String),
-    Thinking,
+impl RunningCall {
+    /// How long the call ran, without the time that a person took to answer.
+    fn took(&self) -> Duration {
+        let open = self.asked.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed());
+        self.began.elapsed().saturating_sub(self.waited).saturating_sub(open)
+    }
 }
 
 /// The answer on a terminal.
 #[derive(Default)]
 struct Answer {
     markdown: Option<TerminalMarkdown>,
-    /// The line that has not ended, and how much of it is on the screen.
+    /// The line that has not ended.
     tail: String,
-    shown: String,
     has_text: bool,
 }
 
 impl<'a> Screen<'a> {
-    pub(super) fn new(output: &'a Output) -> Screen<'a> {
-        Screen { output, answer: Answer::default(), calls: HashMap::new(), last_line: None, thinks: None }
+    pub(super) fn new(output: &'a Output, live: Option<Arc<LiveScreen>>) -> Screen<'a> {
+        Screen {
+            output,
+            live,
+            answer: Answer::default(),
+            calls: Vec::new(),
+            thinks: None,
+            asks: false,
+            last_output: None,
+            began: Instant::now(),
+        }
     }
 
     pub(super) fn show(&mut self, event: &SessionEvent) {
@@ -76,13 +97,22 @@ impl<'a> Screen<'a> {
                 self.note(&format!("notice from {from}:"), Tone::Quiet);
                 self.output.page(text);
             }
-            SessionEvent::Approval { .. } | SessionEvent::Asked { .. } => {
+            SessionEvent::Approval { question, .. } => {
+                self.thinks = None;
+                if let Some(call) = self.calls.iter_mut().find(|call| call.id == question.call) {
+                    call.asked = Some((question.id.clone(), Instant::now()));
+                }
+                self.end_line();
+            }
+            SessionEvent::ApprovalAnswered { question, .. } => self.answered(question),
+            SessionEvent::Asked { .. } => {
                 self.thinks = None;
                 self.end_line();
             }
             SessionEvent::Compacted { .. } => self.note("the conversation was compacted", Tone::Quiet),
             SessionEvent::Final { text, .. } => {
                 self.thinks = None;
+                self.calls.clear();
                 match streams && self.answer.has_text {
                     true => self.end_line(),
                     false if streams => {
@@ -95,10 +125,12 @@ impl<'a> Screen<'a> {
             }
             SessionEvent::Stopped { .. } => {
                 self.thinks = None;
+                self.calls.clear();
                 self.note("stopped", Tone::Quiet);
             }
             SessionEvent::Error { message, .. } => {
                 self.thinks = None;
+                self.calls.clear();
                 self.end_line();
                 self.output.error(message);
             }
@@ -109,108 +141,112 @@ impl<'a> Screen<'a> {
             }
             _ => {}
         }
+        self.tick();
     }
 
-    /// Updates the time of what takes long.
+    /// Updates the rows that show what goes on.
     pub(super) fn tick(&mut self) {
-        if self.output.json || !self.output.shows_progress() {
-            return;
+        let Some(live) = &self.live else { return };
+        let columns = columns();
+        let mut rows = last_rows(&printable(&self.answer.tail), columns, TAIL_ROWS);
+        rows.retain(|row| !row.is_empty());
+        if !self.asks && self.output.shows_progress() {
+            let frame =
+                SPINNER[(self.began.elapsed().as_millis() / TICK.as_millis()) as usize % SPINNER.len()];
+            let row = |what: &str, took: Duration| {
+                let time =
+                    if took.as_secs() > 0 { format!(" ({} s)", took.as_secs()) } else { String::new() };
+                let what = one_row(what, columns.saturating_sub(time.len() + 2));
+                self.output.dim(&printable(&format!("{frame} {what}{time}")))
+            };
+            rows.extend(self.calls.iter().take(CALL_ROWS).map(|call| row(&call.title, call.took())));
+            if self.calls.len() > CALL_ROWS {
+                rows.push(self.output.dim(&format!("  and {} more", self.calls.len() - CALL_ROWS)));
+            }
+            rows.extend(
+                self.thinks
+                    .filter(|_| self.answer.tail.is_empty())
+                    .map(|since| row("thinking", since.elapsed())),
+            );
         }
-        match &self.last_line {
-            Some(LastLine::Call(call)) => {
-                let Some(running) = self.calls.get(call) else { return };
-                let took = running.began.elapsed();
-                if took >= SHOWS_TIME {
-                    let line = format!("… {} ({} s)", running.title, took.as_secs());
-                    self.output.takes_activity_back();
-                    self.output.activity(&line, Tone::Quiet);
-                }
-            }
-            Some(LastLine::Thinking) => {
-                self.output.takes_activity_back();
-                self.show_thinking();
-            }
-            None if self.thinks.is_some_and(|since| since.elapsed() >= SHOWS_TIME)
-                && self.answer.shown.is_empty() =>
-            {
-                self.end_line();
-                self.show_thinking();
-            }
-            None => {}
-        }
+        live.set_rows(rows);
     }
 
-    fn show_thinking(&mut self) {
-        let Some(since) = self.thinks else { return };
-        self.output.activity(&format!("… thinking ({} s)", since.elapsed().as_secs()), Tone::Quiet);
-        self.last_line = Some(LastLine::Thinking);
-    }
-
-    /// Removes a line that only said that the agent thinks.
-    fn forget_thinking(&mut self) {
-        if self.last_line == Some(LastLine::Thinking) {
-            self.output.takes_activity_back();
-            self.last_line = None;
+    /// Says whether a question is open.
+    pub(super) fn asks(&mut self, asks: bool) {
+        if std::mem::replace(&mut self.asks, asks) != asks {
+            self.tick();
         }
     }
 
-    /// Shows a piece of the answer. Whole lines are rendered; the rest is shown as it is until its line ends.
+    /// Nothing runs any more, as far as this terminal knows.
+    pub(super) fn reset(&mut self) {
+        self.end_line();
+        self.answer.has_text = false;
+        self.thinks = None;
+        self.calls.clear();
+        self.tick();
+    }
+
+    /// Shows an answer that was not streamed.
+    pub(super) fn whole_answer(&mut self, text: &str) {
+        self.end_line();
+        self.lines(text);
+        self.end_line();
+    }
+
+    /// Returns the output of the last call that had one.
+    pub(super) fn last_output(&self) -> Option<&str> {
+        self.last_output.as_deref()
+    }
+
+    fn answered(&mut self, question: &str) {
+        for call in &mut self.calls {
+            if let Some((_, since)) = call.asked.take_if(|(id, _)| id == question) {
+                call.waited += since.elapsed();
+            }
+        }
+    }
+
+    /// Shows a piece of the answer. Whole lines are printed; the rest stays in the changing rows until its line ends.
     fn text(&mut self, delta: &str) {
         self.thinks = None;
-        self.forget_thinking();
-        self.last_line = None;
         self.answer.has_text = true;
-        if !self.output.renders() {
-            self.answer.shown.push_str(delta);
-            return self.output.piece(delta);
-        }
         self.answer.tail.push_str(delta);
-        let Some(end) = self.answer.tail.rfind('\n') else { return self.show_tail() };
+        let Some(end) = self.answer.tail.rfind('\n') else { return };
         let rest = self.answer.tail.split_off(end + 1);
         let lines = std::mem::replace(&mut self.answer.tail, rest);
-        self.erase_tail();
+        self.lines(&lines);
+    }
+
+    /// Prints whole lines of the answer.
+    fn lines(&mut self, lines: &str) {
+        if !self.output.renders() {
+            return lines.lines().for_each(|line| self.output.page(line));
+        }
         let markdown = self.answer.markdown.get_or_insert_with(|| TerminalMarkdown::new(columns()));
         let shown: String = lines.lines().map(|line| markdown.line(line)).collect();
         self.output.rendered(&shown);
-        self.show_tail();
-    }
-
-    fn show_tail(&mut self) {
-        let rows = printable(&self.answer.tail).chars().count().div_ceil(columns().max(1));
-        if rows > MAX_TAIL_ROWS {
-            return;
-        }
-        let new = printable(&self.answer.tail[self.answer.shown.len().min(self.answer.tail.len())..]);
-        self.output.rendered(&new);
-        self.answer.shown.clone_from(&self.answer.tail);
-    }
-
-    fn erase_tail(&mut self) {
-        let shown = std::mem::take(&mut self.answer.shown);
-        let rows = printable(&shown).chars().count().div_ceil(columns().max(1));
-        if rows > 0 {
-            let up = if rows > 1 { format!("\u{1b}[{}A", rows - 1) } else { String::new() };
-            self.output.rendered(&format!("\r{up}\u{1b}[J"));
-        }
     }
 
     fn call_began(&mut self, call: &str, tool: &str, input: &Value) {
+        self.end_line();
         self.thinks = None;
-        let title = tool_lines::title(tool, input);
-        self.note(&format!("… {title}"), Tone::Quiet);
-        self.last_line = Some(LastLine::Call(call.to_owned()));
-        let running = RunningCall { began: Instant::now(), title, input: input.clone() };
-        self.calls.insert(call.to_owned(), running);
+        self.calls.push(RunningCall {
+            id: call.to_owned(),
+            title: tool_lines::title(tool, input),
+            input: input.clone(),
+            began: Instant::now(),
+            asked: None,
+            waited: Duration::ZERO,
+        });
     }
 
-    /// Replaces the call's line, if it is still the last one.
     fn call_ended(&mut self, call: &str, ended: impl Fn(&Value) -> Ended) {
-        let Some(running) = self.calls.remove(call) else { return };
-        let Ended { failure, fact, lines } = ended(&running.input);
-        let took = duration(running.began.elapsed());
-        if self.last_line.take() == Some(LastLine::Call(call.to_owned())) {
-            self.output.takes_activity_back();
-        }
+        let Some(at) = self.calls.iter().position(|running| running.id == call) else { return };
+        let running = self.calls.remove(at);
+        let Ended { failure, fact, lines, whole } = ended(&running.input);
+        let took = duration(running.took());
         let title = running.title;
         let fact = fact.map_or(String::new(), |fact| format!(": {fact}"));
         match failure {
@@ -225,37 +261,29 @@ impl<'a> Screen<'a> {
             };
             self.output.activity(&format!("    {}", line.text), tone);
         }
+        if whole.is_some() {
+            self.last_output = whole;
+        }
     }
 
     /// Prints a line about the agent's activity.
     pub(super) fn note(&mut self, text: &str, tone: Tone) {
         self.end_line();
-        self.last_line = None;
         self.output.activity(text, tone);
     }
 
-    /// Ends the line of the answer that is on the screen.
+    /// Ends the unfinished line of the answer.
     pub(super) fn end_line(&mut self) {
-        self.forget_thinking();
         let tail = std::mem::take(&mut self.answer.tail);
-        if !self.output.renders() {
-            if !std::mem::take(&mut self.answer.shown).is_empty() {
-                self.output.line("");
+        if !tail.is_empty() {
+            if let Some(live) = &self.live {
+                live.set_rows(Vec::new());
             }
-            return;
+            self.lines(&tail);
         }
-        self.erase_tail();
-        let Some(mut markdown) = self
-            .answer
-            .markdown
-            .take()
-            .or_else(|| (!tail.is_empty()).then(|| TerminalMarkdown::new(columns())))
-        else {
-            return;
-        };
-        let mut shown = if tail.is_empty() { String::new() } else { markdown.line(&tail) };
-        shown.push_str(&markdown.end());
-        self.output.rendered(&shown);
+        if let Some(mut markdown) = self.answer.markdown.take() {
+            self.output.rendered(&markdown.end());
+        }
     }
 }
 

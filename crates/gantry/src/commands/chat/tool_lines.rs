@@ -50,6 +50,8 @@ pub(super) struct Ended {
     pub(super) fact: Option<String>,
     /// The end of its output, or the change that it made.
     pub(super) lines: Vec<Shown>,
+    /// Its whole output, of which `lines` has the end.
+    pub(super) whole: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -77,6 +79,7 @@ pub(super) fn ended(
     let mut ended = Ended { failure, ..Ended::default() };
     if let Some(output) = answer["output"].as_str().filter(|_| !is_error) {
         ended.lines = end_of(output);
+        ended.whole = Some(output.to_owned());
     } else if let (Some(old), Some(new)) = (input["oldString"].as_str(), input["newString"].as_str())
         && ended.failure.is_none()
     {

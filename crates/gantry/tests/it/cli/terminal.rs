@@ -52,3 +52,64 @@ fn long_lines_wrap_between_words() {
     let screen = terminal.screen();
     assert!(screen.lines().all(|line| line.chars().count() <= 90), "{screen}");
 }
+
+#[test]
+fn result_of_a_call_is_readable_on_a_terminal_and_json_in_a_pipe() {
+    let world = World::new();
+    let _up = Gateway::start(&world);
+    std::fs::write(world.workspace().join("a.txt"), "first line\nsecond line\n").unwrap();
+    for (args, expected) in [
+        ("call Bash command='echo one; echo two; exit 3'", vec!["one\r\ntwo\r\n", "exit code 3"]),
+        ("call Read path=a.txt limit=1", vec!["1\tfirst line", "1 of 2 lines"]),
+        ("call Grep pattern=second", vec!["a.txt:2: second line"]),
+        ("call Grep pattern=nowhere", vec!["no matches"]),
+        ("call Write path=b.txt content=x", vec!["bytes: 1"]),
+    ] {
+        let screen = shown(&world, args);
+        for part in expected {
+            assert!(screen.contains(part), "{args}: {part:?} is not in {screen:?}");
+        }
+        assert!(!screen.contains("{\""), "{args}: {screen}");
+    }
+    // A program gets what the tool returned.
+    let ran = world.run(&["call", "Bash", "command=exit 3"]);
+    assert_eq!((ran.code, ran.json()["exitCode"].as_i64()), (0, Some(3)), "{ran:?}");
+    for through in [&[][..], &["--local"]] {
+        let code =
+            |command: &str| world.run(&[&["call", "Bash", command, "--exit-code"], through].concat()).code;
+        assert_eq!((code("command=exit 3"), code("command=true"), code("command=kill -9 $$")), (3, 0, 137));
+    }
+    let wrong = world.run(&["call", "Read", "path=a.txt", "limt=1"]);
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+    assert!(wrong.stderr.contains("did you mean limit?"), "{wrong:?}");
+}
+
+#[test]
+fn shell_completes_names_that_the_gateway_knows() {
+    let world = World::new();
+    let offered = |words: &[&str]| {
+        let args = [&["--", "gantry"], words].concat();
+        let began = std::time::Instant::now();
+        let ran = world.run_with(&args, &[("GANTRY_COMPLETE", "fish")]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
+        // Half of it is the start of the program under test.
+        assert!(began.elapsed() < Duration::from_secs(2), "{words:?}");
+        ran.stdout
+    };
+    // Without a gateway there are no names, and no error.
+    assert_eq!(offered(&["call", "Rea"]), "");
+    assert!(offered(&["sess"]).contains("sessions"));
+    let _up = Gateway::start(&world);
+    assert!(offered(&["call", "Rea"]).contains("Read\t"), "{}", offered(&["call", "Rea"]));
+    assert!(offered(&["logs", ""]).contains("local"));
+    assert!(offered(&["nodes", "show", "lo"]).contains("local"));
+    assert!(offered(&["chat", "--agent", ""]).contains("main"));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = world.run(&["completions", shell]);
+        assert!(script.code == 0 && script.stdout.contains("GANTRY_COMPLETE"), "{script:?}");
+    }
+    let ran = world.run(&["completions", "man", "--dir", "man"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let page = std::fs::read_to_string(world.workspace().join("man/gantry-call.1")).unwrap();
+    assert!(page.contains("exit\\-code"), "{page}");
+}

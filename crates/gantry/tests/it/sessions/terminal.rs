@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gantry_model::testing::{Say, Turn};
-use gantry_testkit::{Gateway, Terminal};
+use gantry_testkit::{Gateway, Terminal, World};
 use serde_json::json;
 
 use super::{Model, call};
@@ -53,7 +53,9 @@ fn approval_text_wraps_at_the_width_of_the_terminal() {
         terminal.sees("[1] this session: this exact command");
         let screen = terminal.screen();
         let asked = screen.rsplit("Run on local?").next().unwrap_or_default();
-        let lines: Vec<&str> = asked.lines().skip(1).map(str::trim_end).collect();
+        // The prompt below has codes of the terminal.
+        let lines = asked.lines().skip(1).map(str::trim_end).take_while(|line| !line.contains("\x1b"));
+        let lines: Vec<&str> = lines.collect();
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert!(lines.len() > 3, "{lines:?}");
         assert!(lines.iter().all(|line| line.chars().count() <= usize::from(columns)), "{lines:?}");
@@ -85,16 +87,19 @@ fn conversation_works_at_a_terminal() {
     terminal.type_keys("one\x1b\rtwo\\\rthree\r");
     terminal.sees("heard <one|two|three>");
     terminal.sees("> ");
-    terminal.type_keys("\x1b[A\x1b[A\x1b[A\r");
+    // The three rows of the last message are passed first.
+    terminal.type_keys(&"\x1b[A".repeat(5));
+    terminal.type_keys("\r");
     terminal.sees("heard <hello>");
     // The call is approved at the terminal, and its line shows how long it took.
     terminal.type_keys("run it\r");
-    terminal.sees("\u{2026} $ echo ran");
     terminal.sees("[1] this session: this exact command");
+    terminal.sees("? ");
+    // A wrong answer stays in the line.
     terminal.type_keys("perhaps\r");
-    terminal.sees("[1] this session: this exact command");
+    terminal.sees("Answer y, n, 1");
     assert!(!world.workspace().join("notes").exists());
-    terminal.type_keys("y\r");
+    terminal.type_keys("\x15y\r");
     terminal.sees("\u{2713} $ echo ");
     terminal.sees("ms)");
     terminal.sees("heard <");
@@ -103,8 +108,8 @@ fn conversation_works_at_a_terminal() {
     terminal.type_keys("run it\r");
     terminal.sees("[1] this session: this exact command");
     terminal.type_keys("a 8 hours\r");
-    terminal.sees("[1] this session: this exact command");
-    terminal.type_keys("a 8h\r");
+    terminal.sees("Answer y, n, 1");
+    terminal.type_keys("\x15a 8h\r");
     terminal.sees("\u{2713} $ echo ");
     terminal.sees("heard <");
     let history = up.get("/v1/sessions/main/events").json()["events"].clone();
@@ -138,8 +143,8 @@ fn parallel_calls_are_approved_one_at_a_time() {
         // The second question is there before the first is answered.
         std::thread::sleep(Duration::from_millis(300));
         terminal.type_keys("y\r");
-        terminal.sees("\u{2713} $ echo ");
     }
+    terminal.sees("\u{2713} $ echo ");
     terminal.sees("heard <");
     let mut lines: Vec<String> =
         std::fs::read_to_string(world.workspace().join("both")).unwrap().lines().map(str::to_owned).collect();
@@ -168,6 +173,166 @@ fn first_interrupt_stops_the_run_and_second_exits() {
     terminal.sees("Press Ctrl-C again to quit");
     terminal.type_keys("\x03");
     terminal.ends();
+    model.check();
+}
+
+/// The messages in the history files of this data directory.
+fn history(world: &World) -> String {
+    let Ok(files) = std::fs::read_dir(world.data().join("chat-history")) else { return String::new() };
+    files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+}
+
+#[test]
+fn slash_commands_and_files_are_completed() {
+    let model = model();
+    let world = model.world("");
+    let _up = Gateway::start(&world);
+    std::fs::write(world.workspace().join("notes-of-today.md"), "x").unwrap();
+    let mut terminal = Terminal::open_sized(&world, 80, "chat");
+    terminal.sees("> ");
+    // Several candidates are listed with what they do.
+    terminal.type_keys("/s\t");
+    terminal.sees("/stop          Stop the run");
+    terminal.type_keys("\x15/hel\t\r");
+    terminal.sees("Start over; the journal");
+    terminal.sees("/quit");
+    terminal.sees("> ");
+    terminal.type_keys("read @notes-\t\r");
+    terminal.sees("heard <read @notes-of-today.md>");
+    terminal.type_keys("/quit\r");
+    terminal.ends();
+    model.check();
+}
+
+#[test]
+fn history_is_per_directory_and_has_no_answers() {
+    let model = model();
+    let world = model.world("autonomy = \"supervised\"\nflow = \"off\"");
+    let _up = Gateway::start(&world);
+    let elsewhere = world.folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let leave = |mut terminal: Terminal| {
+        terminal.type_keys("\x04");
+        terminal.ends();
+    };
+    let mut terminal = Terminal::open(&world, "chat");
+    terminal.sees("> ");
+    terminal.type_keys("run it\r");
+    terminal.sees("[1] this session: this exact command");
+    terminal.type_keys("n\r");
+    terminal.sees("the user said no");
+    terminal.sees("heard <");
+    terminal.type_keys(" a secret line\r");
+    terminal.sees("heard < a secret line>");
+    // The answer is not in the history of this conversation, nor is a line that starts with a space.
+    terminal.type_keys("\x1b[A");
+    terminal.sees("run it");
+    terminal.type_keys("\x15");
+    leave(terminal);
+    assert_eq!(history(&world), "\"run it\"\n");
+    let mut terminal = Terminal::open(&world, &format!("chat --workspace {}", elsewhere.display()));
+    terminal.sees("> ");
+    terminal.type_keys("\x1b[Aover there\r");
+    terminal.sees("heard <over there>");
+    leave(terminal);
+    let mut terminal = Terminal::open(&world, "chat");
+    terminal.sees("> ");
+    terminal.type_keys("\x1b[A");
+    terminal.sees("run it");
+    terminal.type_keys("\x15");
+    leave(terminal);
+    assert_eq!(history(&world).lines().count(), 2, "{}", history(&world));
+    model.check();
+}
+
+#[test]
+fn message_typed_during_a_run_is_queued() {
+    let model = model();
+    let world = model.world("");
+    let _up = Gateway::start(&world);
+    let mut terminal = Terminal::open(&world, "chat");
+    terminal.sees("> ");
+    terminal.type_keys("for a while\r");
+    terminal.sees("some words");
+    terminal.type_keys("the next one\r");
+    terminal.sees("queued: the agent reads it when this run has ended");
+    terminal.sees("the end of it");
+    terminal.sees("heard <the next one>");
+    terminal.type_keys("\x04");
+    terminal.ends();
+    model.check();
+}
+
+#[test]
+fn line_can_be_edited_with_the_keys_of_vi() {
+    let model = model();
+    let world = model.world("");
+    let _up = Gateway::start(&world);
+    let mut terminal = Terminal::open(&world, "chat --keys vi");
+    terminal.sees("> ");
+    terminal.type_keys("one wrong\x1b");
+    // A lone escape is told from a sequence by the time after it.
+    std::thread::sleep(Duration::from_millis(700));
+    terminal.type_keys("bDaright\r");
+    terminal.sees("heard <one right>");
+    terminal.type_keys("\x04");
+    terminal.ends();
+    model.check();
+}
+
+/// The smallest PNG picture that has the right first bytes.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+
+#[test]
+fn picture_is_attached_by_its_path() {
+    let model = Model::deciding(|heard| {
+        let pictures = heard.body.to_string().matches("data:image/png;base64,iVBORw0KGgo").count();
+        Turn::text(format!("{pictures} pictures"))
+    });
+    let world = model.world("");
+    let up = Gateway::start(&world);
+    std::fs::write(world.workspace().join("shot.png"), PNG).unwrap();
+    std::fs::write(world.workspace().join("text.png"), "no picture").unwrap();
+    let ran = world.run(&["chat", "What is wrong here? @shot.png"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "1 pictures\n"), "{ran:?}");
+    for (path, why) in
+        [("nosuch.png", "nosuch.png"), ("text.png", "it is not a PNG, JPEG, GIF or WebP picture")]
+    {
+        let ran = world.run(&["chat", "--session", "other", &format!("see @{path}")]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains("cannot attach") && ran.stderr.contains(why), "{ran:?}");
+    }
+    assert_eq!(model.asked(), 1, "a message without its picture is not sent");
+    // The gateway checks pictures of any client, because a bad one would spoil the conversation.
+    let body = json!({"message": "hi", "pictures": [{"mediaType": "image/png", "data": "bm8="}]});
+    let refused = up.ask("POST", "/v1/sessions/other/messages", &[], body.to_string().as_bytes());
+    assert_eq!(refused.status, 400, "{:?}", refused.json());
+    model.check();
+}
+
+#[test]
+fn conversation_without_colors_or_terminal_has_no_codes() {
+    let model = model();
+    let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
+    let _up = Gateway::start(&world);
+    let mut terminal = Terminal::open_with(&world, 80, "NO_COLOR=1", "chat");
+    terminal.sees("> ");
+    terminal.type_keys("fail\r");
+    terminal.sees("exit code 101");
+    terminal.sees("heard <");
+    terminal.type_keys("\x04");
+    terminal.ends();
+    let screen = terminal.screen();
+    // Movements of the cursor are no colors.
+    let colors = screen
+        .split("\x1b[")
+        .skip(1)
+        .filter(|code| code.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m'));
+    assert_eq!(colors.count(), 0, "{screen:?}");
+    let ran = world.run(&["chat", "fail"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!ran.stdout.contains('\x1b') && !ran.stderr.contains('\x1b'), "{ran:?}");
+    assert!(!ran.stderr.contains("thinking"), "{ran:?}");
     model.check();
 }
 
