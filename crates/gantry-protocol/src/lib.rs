@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod frame;
 mod grants;
+mod join;
 mod methods;
 mod names;
 mod nodes;
@@ -54,6 +55,7 @@ pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
 pub use grants::{GrantInfo, GrantList, GrantOffer, GrantParams, GrantReach, GrantScope, GrantsListParams};
+pub use join::{GatewayKey, JoinInvite, JoinOffer, JoinRequest, Joined, KeyRotate, KeyRotation};
 pub use methods::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CallResult, Caller, ConnectionAsk, LogsParams,
     LogsResult, NodeCallParams, ProcessEnd, ToolAck, event, method,
