@@ -6,5 +6,4 @@ CREATE TABLE join_codes (
     expires INTEGER NOT NULL,
     -- When it was exchanged for the token of the node.
     used INTEGER
-) STRICT;
-CREATE INDEX join_codes_by_node ON join_codes (node);
+) STRICT, WITHOUT ROWID;

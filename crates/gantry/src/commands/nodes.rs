@@ -258,16 +258,16 @@ fn offer(output: &Output, qr: bool, offer: &JoinOffer) {
         return output.value(offer);
     }
     let JoinOffer { id, code, program, key, .. } = offer;
-    output.line(&format!("On {id}, run this within 10 minutes:\n"));
-    output.page(&format!("  gantry join {code}\n"));
+    output.page(&format!("On {id}, run this within 10 minutes:\n\n  gantry join {code}\n"));
     if let Some(program) = program {
         let pin = match key.as_deref().filter(|_| offer.pinned) {
             Some(key) => format!("k --pinnedpubkey '{key}'"),
             None => String::new(),
         };
-        output.line(&format!("Without Gantry there, on {}, this line downloads it first:\n", offer.platform));
         output.page(&format!(
-            "  C={code}; curl -fsS{pin} -H \"gantry-join: $C\" {program} -o gantry && chmod +x gantry && ./gantry join $C\n"
+            "Without Gantry there, on {}, this line downloads it first:\n\n  C={code}; curl -fsS{pin} -H \"gantry-join: \
+             $C\" {program} -o gantry && chmod +x gantry && ./gantry join $C\n",
+            offer.platform
         ));
     }
     if qr {
