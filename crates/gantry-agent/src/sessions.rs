@@ -388,8 +388,8 @@ impl Sessions {
 
     fn help(&self) -> String {
         let commands = self.shared.owner_commands.lock().unwrap_or_else(PoisonError::into_inner);
-        let helps = std::iter::once(HELP).chain(commands.iter().map(|command| command.help()));
-        helps.collect::<Vec<_>>().join(" · ")
+        let more: Vec<(&str, &str, &str)> = commands.iter().map(|command| command.help()).collect();
+        slash::help(&more)
     }
 
     /// Returns the keys of sessions that have work left.

@@ -43,14 +43,15 @@ pub const SLASH_COMMANDS: &[(&str, &str, &str)] = &[
     ("trust", "PATH", "Remove the untrusted mark from a file or directory"),
 ];
 
-/// Returns the commands as lines of a table.
-pub(crate) fn help() -> String {
+/// Returns the commands as lines of a table, with those of other domains.
+pub(crate) fn help(more: &[(&str, &str, &str)]) -> String {
     let usage = |name: &str, arguments: &str| format!("/{name} {arguments}").trim_end().to_owned();
-    let width = SLASH_COMMANDS.iter().map(|(name, arguments, _)| usage(name, arguments).len()).max();
+    let all = || SLASH_COMMANDS.iter().chain(more);
+    let width = all().map(|(name, arguments, _)| usage(name, arguments).len()).max();
     let width = width.unwrap_or_default();
     let line =
         |(name, arguments, about): &(&str, &str, &str)| format!("{:width$}  {about}", usage(name, arguments));
-    SLASH_COMMANDS.iter().map(line).collect::<Vec<_>>().join("\n")
+    all().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the word of a command in lower case, and its argument. Returns `None` for a message that is not a command.
@@ -143,7 +144,7 @@ mod tests {
             let understood =
                 ["", " 1"].iter().any(|rest| matches!(parse(&format!("/{name}{rest}")), Some(Ok(_))));
             assert!(understood, "/{name}");
-            assert!(help().contains(&format!("/{name}")));
+            assert!(help(&[]).contains(&format!("/{name}")));
         }
     }
 

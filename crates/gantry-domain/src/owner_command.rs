@@ -7,8 +7,8 @@ pub trait OwnerCommand: Send + Sync {
     /// The word after the slash, in lower case.
     fn name(&self) -> &'static str;
 
-    /// What `/help` says about it, such as `/google auth [SCOPE] signs in`.
-    fn help(&self) -> &'static str;
+    /// Its line of `/help`: name, arguments and what it does.
+    fn help(&self) -> (&'static str, &'static str, &'static str);
 
     /// Runs the command. Both outcomes are texts for the owner.
     fn run<'a>(&'a self, argument: &'a str) -> BoxFuture<'a, Result<String, String>>;

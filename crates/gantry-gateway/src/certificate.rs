@@ -1,24 +1,18 @@
-//! The gateway's own certificate: its fingerprint for local commands, and whether its dates are valid.
+//! The gateway's certificate, and whether its dates are valid.
 
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, Error, RootCertStore};
 
-/// `Certificate` is the gateway's own certificate, the first of a PEM file. The others are its issuers.
+/// `Certificate` is the certificate that the gateway shows. Its issuers are not part of it.
 pub struct Certificate(CertificateDer<'static>);
 
 impl Certificate {
-    pub fn of(pem: &[u8]) -> Option<Certificate> {
-        CertificateDer::pem_slice_iter(pem).next()?.ok().map(Certificate)
-    }
-
-    /// Returns a hash that identifies the certificate.
-    pub fn fingerprint(&self) -> String {
-        blake3::hash(&self.0).to_hex().to_string()
+    pub(crate) fn from_der(certificate: CertificateDer<'static>) -> Certificate {
+        Certificate(certificate)
     }
 
     /// Returns why the certificate is not valid today, such as "expired 3 days ago".
@@ -69,8 +63,7 @@ mod tests {
         let mut params = rcgen::CertificateParams::new(["gantry.example".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(from, 1, 1);
         params.not_after = rcgen::date_time_ymd(to, 1, 1);
-        let pem = params.self_signed(&key).unwrap().pem();
-        Certificate::of(pem.as_bytes()).unwrap()
+        Certificate::from_der(params.self_signed(&key).unwrap().der().clone())
     }
 
     #[test]
@@ -80,7 +73,5 @@ mod tests {
         assert!(expired.starts_with("expired ") && expired.ends_with(" days ago"), "{expired}");
         let early = made(2998, 2999).validity_problem().unwrap();
         assert!(early.starts_with("is not valid for another ") && early.ends_with(" days"), "{early}");
-        assert!(Certificate::of(b"no certificate").is_none());
-        assert_ne!(made(2020, 2999).fingerprint(), made(2020, 2999).fingerprint());
     }
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use gantry_agent::NodeLine;
 use gantry_link::Link;
+use gantry_net::KeyPin;
 use gantry_protocol::{
     CallProgress, CloseReason, NodeHello, NodeInfo, NodeTools, ToolAck, event, is_valid_platform,
     is_valid_version, raw,
 };
-use gantry_store::{Database, DatabaseError, NodeRow, SeenNode};
+use gantry_store::{Database, DatabaseError, InviteKnown, NodeRow, SeenNode};
 use gantry_tool::{Capability, NodeState, Progress, Registry, ToolError};
 use gantry_toolsets::LOCAL_NODE;
 use gantry_transfers::Transfers;
@@ -19,9 +20,11 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::gateway::now_ms;
 use crate::remote_tools;
+use crate::tls_identity::TlsIdentity;
 
 mod connection_questions;
 mod instance_conflict;
+mod key_announcements;
 mod logs;
 mod remote_call;
 mod transfer_links;
@@ -48,6 +51,7 @@ pub struct Nodes {
     /// The transfers domain owns the nodes, so this is weak.
     transfers: OnceLock<Weak<Transfers>>,
     own_log: OnceLock<OwnLog>,
+    tls: OnceLock<Arc<TlsIdentity>>,
 }
 
 pub(crate) struct Node {
@@ -62,6 +66,8 @@ pub(crate) struct Node {
     /// Calls that the gateway waits for, with their progress receivers.
     waiting: Mutex<HashMap<String, WaitingCall>>,
     acks: Mutex<Vec<String>>,
+    /// The announced key of the gateway that this node accepted.
+    adopted_key: Mutex<Option<KeyPin>>,
     facts: Mutex<Facts>,
 }
 
@@ -110,6 +116,7 @@ impl Nodes {
             known: Mutex::default(),
             transfers: OnceLock::new(),
             own_log: OnceLock::new(),
+            tls: OnceLock::new(),
         });
         for row in nodes.database.list_nodes().await? {
             nodes.remember(row);
@@ -139,6 +146,7 @@ impl Nodes {
             slots: Semaphore::new(MAX_CALLS_PER_NODE),
             waiting: Mutex::default(),
             acks: Mutex::default(),
+            adopted_key: Mutex::default(),
             facts: Mutex::new(facts),
         });
         let tools = kept.iter().flat_map(|kept| &kept.tools.tools).map(|tool| {
@@ -195,6 +203,7 @@ impl Nodes {
         if let Some(transfers) = self.transfers() {
             transfers.node_connected(&node.id, &live.link);
         }
+        self.announce_key_to(node, &live.link);
         if let Some(old) = node.take_place(live) {
             old.link.close(CloseReason::Replaced);
         }
@@ -275,6 +284,21 @@ impl Nodes {
         let token = self.database.add_node(id, tags, now_ms()).await?;
         self.reload(id).await?;
         Ok(token.expose().to_owned())
+    }
+
+    /// Stores a join code for a node, which is added if it is new. Returns when the code expires.
+    pub(crate) async fn invite(
+        self: &Arc<Self>,
+        id: &str,
+        tags: &[String],
+        known: InviteKnown,
+        code: &[u8],
+    ) -> Result<i64, DatabaseError> {
+        self.check_not_a_server(id)?;
+        let expires = self.database.invite_node(id, tags, known, code, now_ms()).await?;
+        self.dismiss(id, CloseReason::NodeTokenRenewed, id).await;
+        self.reload(id).await?;
+        Ok(expires)
     }
 
     /// Fails if an MCP server has this name, because both kinds of names are prefixes of tools.

@@ -12,9 +12,6 @@ use axum::extract::ConnectInfo;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -24,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
 use crate::http;
+use crate::tls_identity::TlsIdentity;
 use crate::write_timeout::WriteTimeout;
 
 /// Timeout for the head of each request, and for a TLS handshake.
@@ -94,10 +92,10 @@ pub struct Serving {
 pub async fn serve(
     gateway: Arc<Gateway>,
     address: SocketAddr,
-    tls: Option<TlsFiles>,
+    tls: Option<Arc<TlsIdentity>>,
     connections: usize,
 ) -> Result<Serving, ServeError> {
-    let tls = tls.map(acceptor).transpose()?;
+    let tls = tls.map(|tls| tls.acceptor()).transpose()?;
     let failed = |source| ServeError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -142,32 +140,6 @@ impl Serving {
         };
         let _ = tokio::time::timeout(CLOSE_LIMIT, closed).await;
     }
-}
-
-fn acceptor(files: TlsFiles) -> Result<TlsAcceptor, ServeError> {
-    let failed = |err: &dyn std::fmt::Display| ServeError::Tls(err.to_string());
-    let TlsFiles { certificates, key } = files;
-    let unusable = |file: &PemFile, reason: String| ServeError::Pem { file: file.name.clone(), reason };
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificates.pem).collect();
-    let chain = chain.map_err(|err| unusable(&certificates, format!("the file is not PEM ({err})")))?;
-    if chain.is_empty() {
-        return Err(unusable(&certificates, "the file contains no certificate".into()));
-    }
-    let key = PrivateKeyDer::from_pem_slice(&key.pem).map_err(|err| {
-        let reason = match err {
-            pem::Error::NoItemsFound => "the file contains no private key".to_owned(),
-            err => format!("the file is not PEM ({err})"),
-        };
-        unusable(&key, reason)
-    })?;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|err| failed(&err))?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|err| failed(&err))?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// `AcceptLoop` accepts connections and starts one task for each.

@@ -21,8 +21,8 @@ impl OwnerCommand for GoogleCommand {
         "google"
     }
 
-    fn help(&self) -> &'static str {
-        "/google shows the Google accounts · /google auth [SCOPE…] signs in"
+    fn help(&self) -> (&'static str, &'static str, &'static str) {
+        ("google", "[auth SCOPE…]", "Show the Google accounts, or sign in")
     }
 
     fn run<'a>(&'a self, argument: &'a str) -> BoxFuture<'a, Result<String, String>> {

@@ -14,7 +14,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::gateway_url::GatewayUrl;
-use crate::tls::{Trust, tls_config};
+use crate::key_pin::KeyPin;
+use crate::tls::{OtherKey, Trust, tls_config};
 
 /// The limit for name lookup, connection and TLS together.
 const DIAL_LIMIT: Duration = Duration::from_secs(15);
@@ -37,8 +38,11 @@ pub enum DialError {
          --tls-ca FILE or GANTRY_TLS_CA"
     )]
     UnknownAuthority { address: String },
-    #[error("the certificate of {address} is not the expected one")]
-    OtherCertificate { address: String },
+    #[error(
+        "the server at {address} has another key ({found}) than the gateway that is known here: another machine has this \
+         address now, somebody intercepts the connection, or the gateway has a new key that it did not announce"
+    )]
+    OtherKey { address: String, found: KeyPin },
 }
 
 /// `Stream` is a connection with or without TLS.
@@ -87,14 +91,24 @@ fn refused(address: &str, err: io::Error) -> DialError {
             | CertificateError::BadSignature
             | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
         )) => DialError::UnknownAuthority { address },
-        Some(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)) => {
-            DialError::OtherCertificate { address }
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
+            if let Some(OtherKey { found }) = other.0.downcast_ref() =>
+        {
+            DialError::OtherKey { address, found: *found }
         }
         _ => DialError::Connect { address, source: err },
     }
 }
 
 impl Stream {
+    /// Returns the key of the other end, if the connection has TLS.
+    pub fn peer_key(&self) -> Option<KeyPin> {
+        match self {
+            Stream::Plain { .. } => None,
+            Stream::Tls(stream) => KeyPin::of_certificate(stream.get_ref().1.peer_certificates()?.first()?),
+        }
+    }
+
     pub(crate) fn plain(tcp: TcpStream) -> Stream {
         Stream::Plain { tcp, heard: false }
     }

@@ -18,9 +18,10 @@ pub struct UrlError {
     reason: &'static str,
 }
 
-pub(crate) const DEFAULT_PORT: u16 = 7770;
-
 impl GatewayUrl {
+    /// The port of a gateway that is configured for none.
+    pub const DEFAULT_PORT: u16 = 7770;
+
     /// Accepts `http`, `https`, `ws` and `wss`, or just `HOST:PORT`.
     pub fn parse(text: &str) -> Result<GatewayUrl, UrlError> {
         let failed = |reason| UrlError { text: shown(text), reason };
@@ -60,7 +61,7 @@ impl GatewayUrl {
             // proxy in front of it.
             None if secure => 443,
             None if text.contains("://") => 80,
-            None => DEFAULT_PORT,
+            None => GatewayUrl::DEFAULT_PORT,
         };
         Ok(GatewayUrl { secure, host: host.to_ascii_lowercase(), port })
     }

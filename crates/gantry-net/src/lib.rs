@@ -11,8 +11,13 @@ mod connect;
 mod decode;
 mod dial;
 pub mod egress;
+mod gateway_request;
 mod gateway_url;
 mod guard;
+mod join_code;
+mod key_announcement;
+mod key_pin;
+mod lan_addresses;
 mod policy;
 mod redirect;
 mod stream;
@@ -33,10 +38,15 @@ pub use egress::{
     ConnectionRecord, EgressDecision, EgressJudge, EgressLimits, EgressOptions, EgressOutcome, EgressProxy,
     LOOPBACK_SERVICE, PresetKind, Wanted, WantedKind, preset, proxy_environment,
 };
+pub use gateway_request::{GatewayRequestError, post_to_gateway};
 pub use gateway_url::{GatewayUrl, UrlError};
 pub use guard::names_metadata;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use ipnet::IpNet;
+pub use join_code::{JOIN_TOKEN_BYTES, JoinAddress, JoinCode, JoinCodeError, MAX_JOIN_ADDRESSES, Proof};
+pub use key_announcement::{AnnouncementError, KeyAnnouncement};
+pub use key_pin::{KeyPin, KnownKeys};
+pub use lan_addresses::lan_addresses;
 pub use policy::{HostPattern, HostPatternError, NetworkPolicy};
 pub use stream::{GuardedStream, Security};
 pub use target::check_address;

@@ -3,11 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
+
+use crate::key_pin::{KeyPin, KnownKeys};
 
 /// `Trust` says which certificates are trusted.
 #[derive(Debug, Clone, Default)]
@@ -17,9 +22,9 @@ pub enum Trust {
     System,
     /// The system's authorities and one given as PEM.
     And { name: PathBuf, pem: Vec<u8> },
-    /// Only the holder of this certificate's key, whatever names and times it has. The value is its
-    /// BLAKE3 hash in hex.
-    Only { fingerprint: String },
+    /// The holder of one of these keys, whatever names and times its certificate has. Where `or` is given, also the
+    /// holder of a certificate that it trusts for the name.
+    Keys { known: KnownKeys, or: Option<Box<Trust>> },
 }
 
 /// Reads the system's certificates, which takes milliseconds. The error is a reason.
@@ -29,8 +34,9 @@ pub(crate) fn tls_config(trust: &Trust) -> Result<ClientConfig, String> {
         .with_safe_default_protocol_versions()
         .map_err(|err| err.to_string())?;
     match trust {
-        Trust::Only { fingerprint } => {
-            let pinned = Pinned { fingerprint: fingerprint.clone(), provider };
+        Trust::Keys { known, or } => {
+            let or = or.as_deref().map(|or| authority_verifier(or, provider.clone())).transpose()?;
+            let pinned = Pinned { known: known.clone(), or, provider };
             let config = config.dangerous().with_custom_certificate_verifier(Arc::new(pinned));
             Ok(config.with_no_client_auth())
         }
@@ -38,6 +44,15 @@ pub(crate) fn tls_config(trust: &Trust) -> Result<ClientConfig, String> {
             Ok(config.with_root_certificates(authorities(trust)?).with_no_client_auth())
         }
     }
+}
+
+fn authority_verifier(
+    trust: &Trust,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let roots = Arc::new(authorities(trust)?);
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+    verifier.map(|verifier| verifier as Arc<dyn ServerCertVerifier>).map_err(|err| err.to_string())
 }
 
 fn authorities(trust: &Trust) -> Result<RootCertStore, String> {
@@ -60,27 +75,37 @@ fn authorities(trust: &Trust) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// `Pinned` accepts one certificate that is known beforehand. As always, the other end must prove
-/// that it holds the key.
+/// `Pinned` accepts keys that are known beforehand. As always, the other end must prove that it holds the key.
 #[derive(Debug)]
 struct Pinned {
-    fingerprint: String,
+    known: KnownKeys,
+    or: Option<Arc<dyn ServerCertVerifier>>,
     provider: Arc<CryptoProvider>,
+}
+
+/// `OtherKey` is the error of a server that holds none of the known keys.
+#[derive(Debug, thiserror::Error)]
+#[error("the server has the key {found}")]
+pub(crate) struct OtherKey {
+    pub(crate) found: KeyPin,
 }
 
 impl ServerCertVerifier for Pinned {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
-        _chain: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match blake3::hash(certificate).to_hex().as_str() == self.fingerprint {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        let found = KeyPin::of_certificate(certificate).ok_or(CertificateError::BadEncoding)?;
+        if self.known.contains(&found) {
+            return Ok(ServerCertVerified::assertion());
         }
+        let by_authority =
+            self.or.as_ref().and_then(|or| or.verify_server_cert(certificate, chain, name, ocsp, now).ok());
+        by_authority.ok_or_else(|| CertificateError::Other(OtherError(Arc::new(OtherKey { found }))).into())
     }
 
     fn verify_tls12_signature(

@@ -3,22 +3,29 @@
 use std::time::Duration;
 
 use gantry_link::{HandshakeError, Socket, connect, upgrade};
-use gantry_net::{Stream, dial};
+use gantry_net::{DialError, KeyPin, Stream, dial};
 use gantry_protocol::{
     ConnectParams, ConnectResult, ErrorCode, NodeHello, NodeTools, ProtocolRange, Role, current_platform,
 };
 use gantry_tool::{Registry, Tool};
+use tokio::task::JoinSet;
 
+use crate::joined::GatewayPlace;
 use crate::run::NodeOptions;
 use crate::token::TokenError;
 
 /// The timeout of the upgrade, and of the answer to `connect`. Dialling has its own.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
 
+/// How long an address may try before the next one is tried as well.
+const HEAD_START: Duration = Duration::from_millis(250);
+
 /// A socket after the gateway accepted `connect`.
 pub(crate) struct Dialled {
     pub(crate) socket: Socket<Stream>,
     pub(crate) welcome: ConnectResult,
+    /// The key that the gateway proved to hold.
+    pub(crate) key: Option<KeyPin>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +33,7 @@ pub(crate) enum ConnectError {
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error(transparent)]
-    Dial(#[from] gantry_net::DialError),
+    Dial(#[from] DialError),
     #[error("the gateway did not answer within {HANDSHAKE_LIMIT:?}")]
     TimedOut,
     #[error(transparent)]
@@ -37,7 +44,7 @@ impl ConnectError {
     /// Whether a retry cannot help before a person fixes something.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
-            ConnectError::Token(_) => true,
+            ConnectError::Token(_) | ConnectError::Dial(DialError::OtherKey { .. }) => true,
             ConnectError::Handshake(HandshakeError::Refused(error)) => {
                 !matches!(error.code, ErrorCode::Unavailable | ErrorCode::TooMany | ErrorCode::Internal)
             }
@@ -52,8 +59,8 @@ pub(crate) async fn dial_gateway(
     hello: NodeHello,
 ) -> Result<Dialled, ConnectError> {
     let token = options.token.read()?;
-    let stream = dial(&options.gateway, &options.trust).await?;
-    let address = options.gateway.socket();
+    let (stream, address) = dial_any(options).await?;
+    let key = stream.peer_key();
     let upgrading = upgrade(stream, &address);
     let mut socket =
         tokio::time::timeout(HANDSHAKE_LIMIT, upgrading).await.map_err(|_| ConnectError::TimedOut)??;
@@ -68,7 +75,34 @@ pub(crate) async fn dial_gateway(
         node: Some(hello),
     };
     let welcome = connect(&mut socket, &params, HANDSHAKE_LIMIT).await?;
-    Ok(Dialled { socket, welcome })
+    Ok(Dialled { socket, welcome, key })
+}
+
+/// Dials all addresses of the gateway, each a moment after the one before, and takes the first that answers as the
+/// gateway. If none does, the error is of the first address, or of one where another server answered.
+async fn dial_any(options: &NodeOptions) -> Result<(Stream, String), DialError> {
+    let first = GatewayPlace { url: options.gateway.clone(), trust: options.trust.clone() };
+    let mut dialling = JoinSet::new();
+    let places = std::iter::once(first).chain(options.others.iter().cloned());
+    for (wait, GatewayPlace { url, trust }) in (0..).map(|nth| HEAD_START * nth).zip(places) {
+        dialling.spawn(async move {
+            tokio::time::sleep(wait).await;
+            let dialled = dial(&url, &trust).await;
+            (wait, dialled.map(|stream| (stream, url.socket())))
+        });
+    }
+    let mut failed: Vec<(Duration, DialError)> = Vec::new();
+    while let Some(ended) = dialling.join_next().await {
+        match ended {
+            Ok((_, Ok(dialled))) => return Ok(dialled),
+            Ok((wait, Err(err))) => failed.push((wait, err)),
+            // A task that was cancelled has no result; the others decide.
+            Err(_) => {}
+        }
+    }
+    failed.sort_by_key(|(wait, err)| (!matches!(err, DialError::OtherKey { .. }), *wait));
+    let none = || DialError::TimedOut { address: options.gateway.authority() };
+    Err(failed.into_iter().next().map_or_else(none, |(_, err)| err))
 }
 
 /// The node's part of `connect`.

@@ -80,6 +80,16 @@ impl NodeHome {
         self.folder.join("logs")
     }
 
+    /// Holds what the node keeps after it joined with a code.
+    pub fn joined_file(&self) -> PathBuf {
+        self.folder.join("joined.json")
+    }
+
+    /// Holds the token of a node that joined with a code.
+    pub fn token_file(&self) -> PathBuf {
+        self.folder.join("token")
+    }
+
     pub fn state_file(&self) -> PathBuf {
         self.folder.join("state.json")
     }
@@ -208,6 +218,20 @@ impl NodeHome {
         options.write(true).create(true).truncate(true).mode(0o600);
         options.open(&temp)?.write_all(text.as_bytes())?;
         std::fs::rename(&temp, path)
+    }
+
+    /// Replaces a small file atomically, and makes the folder at first use. It is on disk on return.
+    pub fn replace_durably(&self, path: &Path, text: &str) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        std::fs::set_permissions(&self.folder, Permissions::from_mode(0o700))?;
+        let temp = path.with_extension("tmp");
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&temp)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temp, path)?;
+        File::open(&self.folder)?.sync_all()
     }
 
     pub(crate) fn read(path: &Path, most: u64) -> io::Result<String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_link::{Closed, HandshakeError, Link, LinkError, LinkOptions};
-use gantry_net::{GatewayUrl, Trust};
+use gantry_net::{GatewayUrl, KnownKeys, Trust};
 use gantry_process::Processes;
 use gantry_protocol::{CloseReason, ErrorCode, check_node_id, method, raw};
 use gantry_tool::Gate;
@@ -17,7 +17,9 @@ use crate::bulk::Bulk;
 use crate::calls::Calls;
 use crate::connection::{ConnectError, Dialled, dial_gateway, hello, tools};
 use crate::ends;
+use crate::gateway_key::GatewayKeys;
 use crate::home::NodeHome;
+use crate::joined::GatewayPlace;
 use crate::log::NodeLog;
 use crate::progress::Current;
 use crate::service::NodeService;
@@ -25,6 +27,9 @@ use crate::state::{Phase, StateFile};
 use crate::token::TokenSource;
 
 pub const DEFAULT_MAX_CALLS: usize = 64;
+
+/// The exit code of a node whose token the gateway rejects. A service manager must not restart it then.
+pub const UNAUTHORIZED_EXIT: u8 = 5;
 
 /// How long calls may run on when the node is stopped, and how long they may take to end after cancellation.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -43,6 +48,10 @@ const REPLACED: &str = "another process with this node's id and token has taken 
 pub struct NodeOptions {
     pub gateway: GatewayUrl,
     pub trust: Trust,
+    /// Further addresses of the same gateway.
+    pub others: Vec<GatewayPlace>,
+    /// The keys by which the gateway is recognised. Empty if authorities prove who it is.
+    pub keys: KnownKeys,
     pub token: TokenSource,
     /// Where relative paths of calls start.
     pub workspace: PathBuf,
@@ -123,6 +132,7 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         calls: Calls::new(options.max_calls),
         current: Current::default(),
         bulk: Bulk::new(transfers),
+        keys: GatewayKeys::new(options.keys.clone(), home.clone()),
         options,
         gate,
         log: log.clone(),
@@ -189,10 +199,11 @@ async fn connection(
         dialled = dial_gateway(&service.id, &service.options, hello) => dialled,
         () = stop.cancelled() => return Disconnect::Stopped,
     };
-    let Dialled { socket, welcome } = match dialled {
+    let Dialled { socket, welcome, key } = match dialled {
         Ok(dialled) => dialled,
         Err(err) => return failed(&err),
     };
+    service.keys.seen(key);
     let ended = service.calls.keep_only(&listed, &welcome.wanted);
     if ended > 0 {
         tracing::info!(ended, "callsNotWanted");

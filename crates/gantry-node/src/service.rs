@@ -15,6 +15,7 @@ use crate::bulk::Bulk;
 use crate::calls::Calls;
 use crate::connection::dial_gateway;
 use crate::connection_questions;
+use crate::gateway_key::GatewayKeys;
 use crate::log::NodeLog;
 use crate::progress::{self, Current};
 use crate::run::NodeOptions;
@@ -29,6 +30,7 @@ pub(crate) struct NodeService {
     pub(crate) current: Current,
     pub(crate) bulk: Bulk,
     pub(crate) log: NodeLog,
+    pub(crate) keys: GatewayKeys,
 }
 
 impl Service for NodeService {
@@ -36,6 +38,7 @@ impl Service for NodeService {
         Box::pin(async move {
             match request.method.as_str() {
                 method::TOOL_CALL => self.tool_call(&link, &request).await,
+                method::GATEWAY_KEY => self.keys.announced(&request.parse()?).map(|done| raw(&done)),
                 method::LOGS_GET => self.logs_get(&request).await,
                 method::BULK_OPEN => {
                     request.no_params()?;

@@ -32,6 +32,8 @@ fn render() -> String {
     types.give::<wire::WireError>();
     types.give::<wire::HistoryEntry>();
     types.give::<wire::Health>();
+    types.give::<wire::JoinRequest>();
+    types.give::<wire::Joined>();
     types.give::<wire::HttpProblem>();
     types.take::<wire::PageLogin>();
     types.give::<wire::PageLoginResult>();
@@ -165,6 +167,7 @@ fn methods(types: &mut Types) -> Vec<Method> {
         CONNECTION_ASK: wire::ConnectionAsk => wire::ApprovalAnswer,
         LOGS_GET: wire::LogsParams => wire::LogsResult,
         BULK_OPEN: wire::Empty => wire::Empty,
+        GATEWAY_KEY: wire::GatewayKey => wire::Empty,
         TRANSFER_OPEN: wire::TransferOpen => wire::TransferOpened,
         TRANSFER_MANIFEST: wire::TransferManifest => wire::ManifestPage,
         TRANSFER_PREPARE: wire::TransferPrepare => wire::TransferPrepared,
@@ -206,6 +209,8 @@ fn methods(types: &mut Types) -> Vec<Method> {
         NODES_REVOKE: wire::NodeId => wire::NodeId,
         NODES_FORGET: wire::NodeId => wire::NodeId,
         NODES_PROCESSES: wire::NodeProcesses => wire::ProcessList,
+        JOIN_INVITE: wire::JoinInvite => wire::JoinOffer,
+        JOIN_ROTATE_KEY: wire::KeyRotate => wire::KeyRotation,
         TOKENS_LIST: wire::Empty => wire::TokenList,
         TOKENS_ADD: wire::TokenAdd => wire::TokenAdded,
         TOKENS_REVOKE: wire::TokenName => wire::TokenName,

@@ -13,6 +13,7 @@ mod events;
 mod frame;
 mod grants;
 mod inbox;
+mod join;
 mod methods;
 mod names;
 mod nodes;
@@ -65,6 +66,7 @@ pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
 pub use grants::{GrantInfo, GrantList, GrantOffer, GrantParams, GrantReach, GrantScope, GrantsListParams};
 pub use inbox::{InboxItem, InboxList, InboxSubject};
+pub use join::{GatewayKey, JoinInvite, JoinOffer, JoinRequest, Joined, KeyRotate, KeyRotation};
 pub use methods::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CallResult, Caller, ConnectionAsk, LogsParams,
     LogsResult, NodeCallParams, ProcessEnd, ToolAck, event, method,

@@ -81,6 +81,8 @@ pub mod method {
     /// Gateway → node.
     pub const LOGS_GET: &str = "logs.get";
     pub const BULK_OPEN: &str = "bulk.open";
+    /// Announces the gateway's next TLS key.
+    pub const GATEWAY_KEY: &str = "gateway.key";
     pub const TRANSFER_OPEN: &str = "transfer.open";
     pub const TRANSFER_MANIFEST: &str = "transfer.manifest";
     pub const TRANSFER_PREPARE: &str = "transfer.prepare";
@@ -125,6 +127,8 @@ pub mod method {
     pub const NODES_REVOKE: &str = "nodes.revoke";
     pub const NODES_FORGET: &str = "nodes.forget";
     pub const NODES_PROCESSES: &str = "nodes.processes";
+    pub const JOIN_INVITE: &str = "join.invite";
+    pub const JOIN_ROTATE_KEY: &str = "join.rotateKey";
     pub const TOKENS_LIST: &str = "tokens.list";
     pub const TOKENS_ADD: &str = "tokens.add";
     pub const TOKENS_REVOKE: &str = "tokens.revoke";

@@ -16,6 +16,9 @@ const PRIVATE: &[&str] = &[
     "audit.start",
     "secrets.key",
     "secrets.sealed",
+    "gateway.key",
+    "gateway.key.next",
+    "gateway.certificate",
     "gateway.db",
     "gateway.db-shm",
     "gateway.db-wal",
@@ -285,6 +288,11 @@ impl FileVersion {
     }
 }
 
+/// Creates a folder that people named, unless it exists.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(path)
+}
+
 /// Reads the operator's token. Rejects a partial token, which could be guessed, and a link, which would let another
 /// user choose the token.
 fn read_operator_token(path: &Path) -> io::Result<String> {
@@ -322,7 +330,7 @@ pub(crate) fn open_file(path: &Path) -> io::Result<std::fs::File> {
     }
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open_file(path)?.read_to_string(&mut text)?;
     Ok(text)

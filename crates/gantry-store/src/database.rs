@@ -22,6 +22,7 @@ pub(crate) mod cron_runs;
 pub(crate) mod grants;
 pub(crate) mod idempotency;
 pub(crate) mod inspection;
+pub(crate) mod join_codes;
 pub(crate) mod journal;
 pub(crate) mod memory;
 pub(crate) mod nodes;
@@ -47,7 +48,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 const READERS: u32 = 4;
 
 /// Each entry migrates the schema by one version. Statements of existing entries never change.
-const MIGRATIONS: [&str; 14] = [
+const MIGRATIONS: [&str; 15] = [
     include_str!("database/1.sql"),
     include_str!("database/2.sql"),
     include_str!("database/3.sql"),
@@ -62,6 +63,7 @@ const MIGRATIONS: [&str; 14] = [
     include_str!("database/12.sql"),
     include_str!("database/13.sql"),
     include_str!("database/14.sql"),
+    include_str!("database/15.sql"),
 ];
 
 /// The database, open. Cheap to clone.

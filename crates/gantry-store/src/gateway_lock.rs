@@ -27,9 +27,9 @@ pub struct Running {
     pub url: String,
     /// Milliseconds since 1970.
     pub started: i64,
-    /// The fingerprint of its certificate, which commands on this directory check.
+    /// Its TLS key as `sha256//BASE64`, by which commands on this directory recognise it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate: Option<String>,
+    pub key: Option<String>,
 }
 
 /// Held by a gateway while it runs.
@@ -76,10 +76,10 @@ impl GatewayLock {
         Err(GatewayLockError::Starting)
     }
 
-    /// Writes the address and the certificate of the gateway.
-    pub fn announce(&mut self, url: &str, certificate: Option<String>) -> io::Result<()> {
+    /// Writes the address and the key of the gateway.
+    pub fn announce(&mut self, url: &str, key: Option<String>) -> io::Result<()> {
         url.clone_into(&mut self.running.url);
-        self.running.certificate = certificate;
+        self.running.key = key;
         self.write()
     }
 
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn me(url: &str) -> Running {
-        Running { pid: std::process::id(), url: url.into(), started: 7, certificate: None }
+        Running { pid: std::process::id(), url: url.into(), started: 7, key: None }
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         data.create().unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        let dead = Running { pid: child.id(), url: "http://old".into(), started: 1, certificate: None };
+        let dead = Running { pid: child.id(), url: "http://old".into(), started: 1, key: None };
         std::fs::write(data.gateway_lock(), serde_json::to_string(&dead).unwrap()).unwrap();
         assert_eq!(GatewayLock::running(&data), None);
         let silent = File::open(data.gateway_lock()).unwrap();

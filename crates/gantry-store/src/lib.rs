@@ -13,6 +13,7 @@ mod audit_rotation;
 mod config_lock;
 mod data_dir;
 mod database;
+mod gateway_keys;
 mod gateway_lock;
 mod kept_results;
 mod objects;
@@ -25,7 +26,7 @@ mod token;
 pub use audit_log::{AuditLimits, AuditLog};
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify, visit};
 pub use config_lock::ConfigLock;
-pub use data_dir::{DataDir, DataDirError, FileVersion};
+pub use data_dir::{DataDir, DataDirError, FileVersion, make_folder};
 pub use database::channels::{ChannelEvent, LastActive, LinkOutcome, PairingRequest, PersonRole, PersonRow};
 pub use database::client_tokens::{ClientCheck, ClientToken};
 pub use database::cron_jobs::{CronJobRow, CronState, StateChange};
@@ -36,6 +37,7 @@ pub use database::cron_runs::{CronRunRow, FinishedRun, JobAfterRun, RUN_MESSAGE}
 pub use database::grants::{Grants, MAX_GRANTS, StoredGrant};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::inspection::DatabaseState;
+pub use database::join_codes::{InviteKnown, JoinOutcome};
 pub use database::journal::{
     Append, FoundEvent, Journal, JournalEvent, LoadedSession, MAX_EVENT_BYTES, NewEvent, Parentage,
     SessionRow,
@@ -70,4 +72,4 @@ pub use secrets::{
 };
 pub use server_records::{Pin, RecordError, RecordVersion, ServerRecord, ServerRecords};
 pub use staged::Staged;
-pub use token::PlainToken;
+pub use token::{PlainToken, new_join_token, new_node_token};

@@ -44,6 +44,18 @@ impl PlainToken {
     }
 }
 
+/// Makes the token of a node, for a machine that joins.
+pub fn new_node_token() -> io::Result<PlainToken> {
+    PlainToken::make(crate::database::nodes::NODE_TOKEN_PREFIX)
+}
+
+/// Makes the random part of a join code.
+pub fn new_join_token() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
 impl fmt::Debug for PlainToken {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("PlainToken(…)")

@@ -79,7 +79,7 @@ impl Fleet {
 
     /// Registers a node and returns its machine. The node is not started.
     pub fn add(&self, id: &str, tags: &[&str]) -> Machine {
-        let mut args = vec!["--json", "nodes", "add", id];
+        let mut args = vec!["--json", "nodes", "add", id, "--token"];
         tags.iter().for_each(|tag| args.extend(["--tag", tag]));
         let added = self.world.run(&args);
         assert_eq!(added.code, 0, "{}", added.stderr);

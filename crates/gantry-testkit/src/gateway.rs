@@ -149,7 +149,7 @@ impl Gateway {
 
     /// Registers a node and returns its token.
     pub fn add_node(&self, world: &World, id: &str, more: &[&str]) -> String {
-        let ran = world.run(&[&["nodes", "add", id, "--json"], more].concat());
+        let ran = world.run(&[&["nodes", "add", id, "--token", "--json"], more].concat());
         assert_eq!(ran.code, 0, "{} {}", ran.stdout, ran.stderr);
         ran.json()["token"].as_str().unwrap().to_owned()
     }

@@ -18,6 +18,8 @@ mod gateway;
 pub mod google;
 #[cfg(feature = "program")]
 mod http;
+#[cfg(feature = "program")]
+pub mod networks;
 #[cfg(feature = "peers")]
 pub mod peers;
 #[cfg(feature = "program")]

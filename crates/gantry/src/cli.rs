@@ -13,6 +13,7 @@ use crate::commands::config::ConfigArgs;
 use crate::commands::cron::CronArgs;
 use crate::commands::google::GoogleArgs;
 use crate::commands::grants::GrantsArgs;
+use crate::commands::join::JoinArgs;
 use crate::commands::logs::LogsArgs;
 use crate::commands::mcp::McpArgs;
 use crate::commands::models::ModelsArgs;
@@ -25,6 +26,7 @@ use crate::commands::policy::PolicyArgs;
 use crate::commands::ports::PortsArgs;
 use crate::commands::processes::ProcessesArgs;
 use crate::commands::results::ResultsArgs;
+use crate::commands::service::ServiceArgs;
 use crate::commands::tasks::TasksArgs;
 use crate::commands::tokens::TokensArgs;
 use crate::commands::tools::ToolsArgs;
@@ -163,8 +165,12 @@ pub(crate) enum Command {
     Mcp(McpArgs),
     /// List the ports that agents' commands listen on, or forward one to this machine
     Ports(PortsArgs),
-    /// Join a gateway and offer it this machine's tools
+    /// Join a gateway with a code of `gantry nodes add`
+    Join(JoinArgs),
+    /// Run this machine as a node of a gateway, in the foreground
     Node(NodeCommand),
+    /// Run the gateway or a node in the background: install, start, stop, restart, status
+    Service(ServiceArgs),
     /// Read a stored tool result
     Results(ResultsArgs),
     /// Show the audit log, or verify it

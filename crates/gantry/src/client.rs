@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gantry_link::{Event, Link, LinkError, LinkOptions, Request, ServeFuture, Service, connect, upgrade};
-use gantry_net::{GatewayUrl, Trust, dial};
+use gantry_net::{GatewayUrl, KeyPin, KnownKeys, Trust, dial};
 use gantry_protocol::{
     CallParams, CallProgress, CloseReason, ConnectParams, ConnectResult, ErrorCode, ProtocolRange, RawJson,
     Role, StreamFrame, WireError, current_platform, event, method, raw,
@@ -51,7 +51,7 @@ impl Target {
             return Ok(Target::InProcess);
         }
         let running = GatewayLock::running(&environment.data).filter(|running| !running.url.is_empty());
-        let certificate = running.as_ref().and_then(|running| running.certificate.clone());
+        let key = running.as_ref().and_then(|running| running.key.as_deref()).and_then(KeyPin::parse);
         let running = running.map(|running| GatewayUrl::parse(&running.url)).transpose()?;
         let url = match (&environment.gateway, &running) {
             (Some(given), _) => GatewayUrl::parse(given).map_err(|err| UsageError(err.to_string()))?,
@@ -62,10 +62,10 @@ impl Target {
         output.note(&format!("through the gateway {url}"));
         Ok(Target::Gateway(Address {
             token: token(environment, &url, is_ours)?,
-            trust: match certificate.filter(|_| is_ours) {
+            trust: match key.filter(|_| is_ours) {
                 // The gateway wrote this file itself, so the names in its certificate do not matter.
-                Some(fingerprint) => Trust::Only { fingerprint },
-                None => environment.trust()?,
+                Some(key) => Trust::Keys { known: KnownKeys::new([key]), or: None },
+                None => environment.gateway_trust(&url)?,
             },
             url,
             is_ours,

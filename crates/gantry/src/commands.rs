@@ -14,6 +14,7 @@ pub(crate) mod cron;
 mod doctor;
 pub(crate) mod google;
 pub(crate) mod grants;
+pub(crate) mod join;
 pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod models;
@@ -27,6 +28,7 @@ pub(crate) mod ports;
 pub(crate) mod processes;
 pub(crate) mod results;
 pub(crate) mod secrets;
+pub(crate) mod service;
 pub(crate) mod sessions;
 mod status;
 pub(crate) mod tasks;
@@ -75,6 +77,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Tasks(args) => tasks::run(&environment, output, args),
         Command::Agents => agents::run(&environment, output),
         Command::Mcp(args) => mcp::run(environment, output, args),
+        Command::Join(args) => join::run(environment, output, &args),
+        Command::Service(args) => service::run(&environment, output, args),
         Command::Node(command) => node::run(environment, output, command),
         Command::Results(args) => results::run(&environment, output, &args),
         Command::Audit(args) => audit::run(&environment, output, args),

@@ -34,7 +34,7 @@ mod workers;
 pub(crate) use agents::{AgentConfig, SessionConfig};
 pub(crate) use audit::AuditConfig;
 pub(crate) use egress::EgressConfig;
-pub(crate) use gateway::GatewayConfig;
+pub(crate) use gateway::{GatewayConfig, TlsMode};
 pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, Save, get};
 pub(crate) use log::{LogConfig, LogLevel};

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use etcetera::{BaseStrategy, choose_base_strategy};
 use gantry_files::{Files, FilesOptions};
-use gantry_net::Trust;
+use gantry_net::{GatewayUrl, KeyPin, KnownKeys, Trust};
+use gantry_node::{JoinedNode, NodeHome};
 use gantry_store::{DataDir, Secrets};
 
 use crate::cli::Global;
@@ -131,6 +132,35 @@ impl Environment {
             None => Ok(Trust::System),
             Some(name) => Ok(Trust::And { name: name.to_owned(), pem: self.read_own(name)? }),
         }
+    }
+
+    /// Returns what a connection to a gateway trusts: the key in `GANTRY_GATEWAY_KEY`, the key that a node on this data
+    /// directory knows of the gateway, or the certificate authorities.
+    pub(crate) fn gateway_trust(&self, url: &GatewayUrl) -> Result<Trust> {
+        if let Some(key) = self.gateway_key()? {
+            return Ok(Trust::Keys { known: KnownKeys::new([key]), or: None });
+        }
+        let authorities = self.trust()?;
+        let joined = NodeHome::all(self.data.root()).into_iter();
+        let mut joined = joined.filter_map(|home| JoinedNode::read(&home).ok().flatten());
+        let known = joined.find_map(|node| {
+            let places = node.places(&node.known_keys(), &authorities);
+            places.into_iter().find(|place| place.url == *url).map(|place| place.trust)
+        });
+        Ok(known.unwrap_or(authorities))
+    }
+
+    /// Returns the gateway's key in `GANTRY_GATEWAY_KEY`.
+    pub(crate) fn gateway_key(&self) -> Result<Option<KeyPin>> {
+        let Some(text) = self.variable("GANTRY_GATEWAY_KEY").and_then(|text| text.to_str()) else {
+            return Ok(None);
+        };
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        let message =
+            "GANTRY_GATEWAY_KEY must be a key such as sha256//BASE64, as `gantry nodes add` prints it";
+        Ok(Some(KeyPin::parse(text).ok_or_else(|| UsageError(message.into()))?))
     }
 
     pub(crate) fn tls_ca(&self) -> Option<&Path> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,12 +11,12 @@ use gantry_channels::{ChannelsDomain, ChannelsParts};
 use gantry_domain::Domain;
 use gantry_flow::{Clock, FlowDomain, FlowParts, Outbox, PageAccess};
 use gantry_gateway::{
-    Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PemFile, PortsDomain,
-    ProtectedResource, Serving, TlsFiles, serve,
+    Agent, Certificate, Gateway, GatewayParts, Hosts, Maintenance, Nodes, PortsDomain, ProtectedResource,
+    Serving, TlsIdentity, serve,
 };
 use gantry_google::GoogleDomain;
 use gantry_mcp::client::McpServersDomain;
-use gantry_net::GatewayUrl;
+use gantry_net::{GatewayUrl, KeyPin};
 use gantry_node::NodeLog;
 use gantry_process::workers::{Workers, WorkersOptions};
 use gantry_process::{Processes, ProcessesOptions};
@@ -35,6 +35,7 @@ use crate::agent_shells_summary::agent_shells_summary;
 use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::UsageError;
+use crate::gateway_tls::{self, Listening};
 use crate::google;
 use crate::live_config::{self, LiveConfig};
 use crate::local::{KEEPER_ARGUMENT, Setup, WORKER_ARGUMENT, gate_settings, masker, sensitive_paths};
@@ -46,6 +47,8 @@ use crate::output::RunningNotes;
 /// `RunningGateway` is a gateway that listens, with everything that must be stopped with it.
 pub(crate) struct RunningGateway {
     pub(crate) url: GatewayUrl,
+    /// The key that the gateway made for itself, if it uses one.
+    pub(crate) key: Option<KeyPin>,
     /// The URL at which other machines reach the gateway, if configured.
     pub(crate) public_url: Option<String>,
     pub(crate) workspace: PathBuf,
@@ -64,7 +67,7 @@ pub(crate) struct RunningGateway {
     background: tokio::task::JoinHandle<()>,
     log: NodeLog,
     // Dropped last, so that the directory is unlocked after everything else has stopped.
-    _lock: GatewayLock,
+    _lock: Arc<Mutex<GatewayLock>>,
 }
 
 /// Whether the gateway also serves this machine's own tools.
@@ -87,9 +90,8 @@ impl RunningGateway {
         let data = &environment.data;
         let restored = data.restore()?;
         let now = jiff::Timestamp::now().as_millisecond();
-        let running =
-            Running { pid: std::process::id(), url: String::new(), started: now, certificate: None };
-        let mut lock = GatewayLock::take(data, running)?;
+        let running = Running { pid: std::process::id(), url: String::new(), started: now, key: None };
+        let lock = GatewayLock::take(data, running)?;
         let is_emptied = data.is_database_emptied();
         let database = Database::open(data).await?;
         // The token is read first, so that it is masked in everything that is shown or recorded.
@@ -172,12 +174,16 @@ impl RunningGateway {
         let outbox = Outbox::default();
         let public_url = config.gateway.public_url.clone();
         let web = WebDomain::new(WebParts { database: database.clone(), page_dir, public_url });
+        let tls = gateway_tls::tls_identity(environment, &config.gateway)?;
+        let listening = Listening::default();
+        let join = gateway_tls::join_domain(&config.gateway, &nodes, &database, tls.as_ref(), &listening)?;
         // Each domain is one line, its feature included.
         #[rustfmt::skip]
         let domains: Vec<Arc<dyn Domain>> = vec![
             Arc::new(McpServersDomain(servers)),
             Arc::new(TransfersDomain(transfers)),
             Arc::new(PortsDomain(machine.clone())),
+            Arc::new(join),
             Arc::new(AgentsDomain::new(sessions.clone())),
             Arc::new(ChannelsDomain::open(ChannelsParts { config: config.channels.clone(), database: database.clone(), sessions: sessions.clone(), outbox: outbox.clone(), objects: native.objects().clone(), network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), public_url: config.gateway.public_url.clone() }).await?),
             Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions: sessions.clone(), outbox, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
@@ -210,16 +216,15 @@ impl RunningGateway {
             })),
         })
         .map_err(|method| anyhow::anyhow!("two domains register the method {}", method.0))?;
-        let tls = tls_files(environment, &config.gateway)?;
         let secure = tls.is_some();
-        let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates.pem));
+        let certificate = tls.as_ref().and_then(|tls| tls.certificate());
         let exit_reports = tokio::spawn(report_process_exits(processes.clone(), gateway.clone(), masker));
         let (connections, low_limit) = open_files::room_for_connections();
-        let serving = serve(gateway.clone(), config.gateway.listen, tls, connections).await?;
+        let serving = serve(gateway.clone(), config.gateway.listen, tls.clone(), connections).await?;
         machine.close_port(serving.address.port());
+        let _ = listening.set(serving.address);
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
-        let fingerprint = certificate.as_ref().map(Certificate::fingerprint);
-        lock.announce(&url.to_string(), fingerprint)
+        let lock = announce(lock, &url, tls.as_ref())
             .context("cannot record the gateway's address in the data directory")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
         let mut warnings = config.warnings();
@@ -255,6 +260,7 @@ impl RunningGateway {
         let background = tokio::spawn(background.run());
         Ok(RunningGateway {
             url,
+            key: tls.filter(|tls| tls.is_own()).and_then(|tls| tls.key()),
             public_url: config.gateway.public_url,
             workspace,
             web,
@@ -368,6 +374,29 @@ fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
     config.agents.iter().map(agent).collect()
 }
 
+/// Writes the gateway's address and key for commands on this data directory, and the new key after each rotation.
+fn announce(
+    mut lock: GatewayLock,
+    url: &GatewayUrl,
+    tls: Option<&Arc<TlsIdentity>>,
+) -> std::io::Result<Arc<Mutex<GatewayLock>>> {
+    let url = url.to_string();
+    lock.announce(&url, tls.and_then(|tls| tls.key()).map(|key| key.to_string()))?;
+    let lock = Arc::new(Mutex::new(lock));
+    if let Some(tls) = tls {
+        // Weak, because the lock must end with the gateway.
+        let weak = Arc::downgrade(&lock);
+        tls.on_switch(move |key| {
+            let Some(lock) = weak.upgrade() else { return };
+            let mut lock = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(err) = lock.announce(&url, Some(key.to_string())) {
+                tracing::warn!(error = %err, "gateway_key_not_recorded");
+            }
+        });
+    }
+    Ok(lock)
+}
+
 /// Warns of a gateway that other machines reach without encryption.
 fn missing_tls(config: &GatewayConfig, secure: bool) -> Option<String> {
     let address = config.listen.ip();
@@ -375,7 +404,7 @@ fn missing_tls(config: &GatewayConfig, secure: bool) -> Option<String> {
     (!address.is_loopback() && !secure && !is_fronted).then(|| {
         format!(
             "the gateway listens on {address} without TLS, so others on the network can read tokens and results; set \
-             gateway.tlsCert and gateway.tlsKey, or use a TLS proxy and set gateway.publicUrl = \"https://…\""
+             gateway.tls = \"auto\", or use a TLS proxy and set gateway.publicUrl = \"https://…\""
         )
     })
 }
@@ -428,19 +457,6 @@ fn protected(config: &GatewayConfig) -> Result<Option<ProtectedResource>> {
         authorization_servers: config.oauth.authorization_servers.clone(),
         scopes: config.oauth.scopes.clone(),
     }))
-}
-
-fn tls_files(environment: &Environment, config: &GatewayConfig) -> Result<Option<TlsFiles>> {
-    match (&config.tls_cert, &config.tls_key) {
-        (None, None) => Ok(None),
-        (Some(cert), Some(key)) => {
-            let pem = |name: &PathBuf| {
-                Ok::<_, anyhow::Error>(PemFile { name: name.clone(), pem: environment.read_own(name)? })
-            };
-            Ok(Some(TlsFiles { certificates: pem(cert)?, key: pem(key)? }))
-        }
-        _ => Err(UsageError("TLS needs both a certificate and a key".into()).into()),
-    }
 }
 
 /// Returns an address to connect to: loopback in place of the unspecified address.

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::shell;
 
 /// A program the tests compare with, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 14] = [
+const PROGRAMS: [(&str, &str); 17] = [
     ("rg", "ripgrep"),
     ("fdfind", "fd-find"),
     ("patch", "patch"),
@@ -22,6 +22,9 @@ const PROGRAMS: [(&str, &str); 14] = [
     ("nc", "netcat-openbsd"),
     ("npm", "npm"),
     ("dovecot", "dovecot-imapd"),
+    ("nginx", "nginx-light"),
+    ("openssl", "openssl"),
+    ("systemd-analyze", "systemd"),
 ];
 
 /// Clients and servers of the Model Context Protocol, its conformance suite, and clients of OpenAI's

@@ -228,6 +228,8 @@ impl Fleet {
         let options = NodeOptions {
             gateway: GatewayUrl::parse(&format!("http://{}", self.wire.address)).unwrap(),
             trust: Trust::System,
+            others: Vec::new(),
+            keys: gantry_net::KnownKeys::default(),
             token: TokenSource::Given(Token::new(&token).unwrap()),
             workspace,
             max_calls: 16,

@@ -108,6 +108,8 @@ impl World {
         let mut options = NodeOptions {
             gateway,
             trust: Trust::System,
+            others: Vec::new(),
+            keys: gantry_net::KnownKeys::default(),
             token: TokenSource::Given(Token::new(TOKEN).unwrap()),
             workspace: folder.path().to_owned(),
             max_calls: 4,

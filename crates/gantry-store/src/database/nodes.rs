@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::database::{Database, DatabaseError, from_json, query_error, to_json};
 use crate::token::{self, PlainToken};
 
-const PREFIX: &str = "gtn_";
+pub(crate) const NODE_TOKEN_PREFIX: &str = "gtn_";
 const MAX_ID_CHARS: usize = 32;
 const MAX_TAGS: usize = 64;
 /// The gateway's own machine, which needs no token.
@@ -55,7 +55,7 @@ pub enum TokenCheck {
 }
 
 /// Checks whether a text is a valid id of a joining node.
-fn check_joining(id: &str) -> Result<(), String> {
+pub(super) fn check_joining(id: &str) -> Result<(), String> {
     check_node_id(id).map_err(|err| err.to_string())?;
     if id == LOCAL {
         return Err(
@@ -82,7 +82,7 @@ impl Database {
         const DOING: &str = "add the node";
         check_joining(id).map_err(DatabaseError::Refused)?;
         let tags = to_json(DOING, &sound_tags(tags)?)?;
-        let plain = PlainToken::make(PREFIX).map_err(DatabaseError::Random)?;
+        let plain = PlainToken::make(NODE_TOKEN_PREFIX).map_err(DatabaseError::Random)?;
         let hash = blake3::hash(plain.expose().as_bytes());
         let added = sqlx::query(
             "INSERT INTO nodes (id, token_hash, tags, created) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
@@ -105,7 +105,7 @@ impl Database {
     /// Whether a node may join with this token.
     pub async fn check_node_token(&self, id: &str, token: &str) -> Result<TokenCheck, DatabaseError> {
         const DOING: &str = "check the node's token";
-        let Some(hash) = token::hash(PREFIX, token) else { return Ok(TokenCheck::Unknown) };
+        let Some(hash) = token::hash(NODE_TOKEN_PREFIX, token) else { return Ok(TokenCheck::Unknown) };
         let row = sqlx::query("SELECT token_hash, revoked FROM nodes WHERE id = $1")
             .bind(id)
             .fetch_optional(&self.readers)
@@ -123,7 +123,8 @@ impl Database {
 
     /// Replaces the token. A revoked node may join again with the new one.
     pub async fn renew_node_token(&self, id: &str) -> Result<PlainToken, DatabaseError> {
-        let plain = PlainToken::make(PREFIX).map_err(DatabaseError::Random)?;
+        self.drop_join_codes(id).await?;
+        let plain = PlainToken::make(NODE_TOKEN_PREFIX).map_err(DatabaseError::Random)?;
         let hash = blake3::hash(plain.expose().as_bytes());
         let renewed = sqlx::query("UPDATE nodes SET token_hash = $2, revoked = NULL WHERE id = $1")
             .bind(id)
@@ -208,6 +209,7 @@ impl Database {
         // An earlier node with the new id may have left reports with the same ids, which belong to that node.
         // Running transfers continue under the new id.
         for statement in [
+            "DELETE FROM join_codes WHERE node IN ($1, $2)",
             "DELETE FROM process_ends WHERE node = $2",
             "UPDATE process_ends SET node = $2 WHERE node = $1",
             "UPDATE transfers SET source = $2 || substr(source, length($1) + 1)
@@ -223,6 +225,8 @@ impl Database {
 
     /// Revokes a node's token. The node stays listed.
     pub async fn revoke_node(&self, id: &str, now: i64) -> Result<(), DatabaseError> {
+        // First, so that a crash in between leaves no way to join.
+        self.drop_join_codes(id).await?;
         let revoked = sqlx::query("UPDATE nodes SET revoked = COALESCE(revoked, $2) WHERE id = $1")
             .bind(id)
             .bind(now)
@@ -230,6 +234,16 @@ impl Database {
             .await
             .map_err(query_error("revoke the node"))?;
         found(id, revoked.rows_affected())
+    }
+
+    /// Invalidates the codes with which a node could join.
+    async fn drop_join_codes(&self, id: &str) -> Result<(), DatabaseError> {
+        sqlx::query("DELETE FROM join_codes WHERE node = $1")
+            .bind(id)
+            .execute(&self.writer)
+            .await
+            .map_err(query_error("invalidate the join codes of the node"))?;
+        Ok(())
     }
 
     /// Removes everything stored about a node.
@@ -242,11 +256,11 @@ impl Database {
             .await
             .map_err(query_error(DOING))?;
         found(id, forgotten.rows_affected())?;
-        sqlx::query("DELETE FROM process_ends WHERE node = $1")
-            .bind(id)
-            .execute(&mut *transaction)
-            .await
-            .map_err(query_error(DOING))?;
+        for statement in
+            ["DELETE FROM process_ends WHERE node = $1", "DELETE FROM join_codes WHERE node = $1"]
+        {
+            sqlx::query(statement).bind(id).execute(&mut *transaction).await.map_err(query_error(DOING))?;
+        }
         transaction.commit().await.map_err(query_error(DOING))
     }
 
@@ -264,7 +278,7 @@ impl Database {
     }
 }
 
-fn sound_tags(tags: &[String]) -> Result<Vec<String>, DatabaseError> {
+pub(super) fn sound_tags(tags: &[String]) -> Result<Vec<String>, DatabaseError> {
     for tag in tags {
         check_tag(tag).map_err(DatabaseError::Refused)?;
     }

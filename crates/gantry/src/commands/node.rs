@@ -1,8 +1,7 @@
-//! `gantry node` joins this machine to a gateway, in the foreground or as a user service.
+//! `gantry node` runs this machine as a node of a gateway, in the foreground. `gantry service` runs it in the background.
 
-mod join;
+pub(crate) mod foreground;
 mod renamed;
-mod service;
 mod status;
 
 use std::path::PathBuf;
@@ -13,10 +12,14 @@ use gantry_node::NodeHome;
 use gantry_store::GatewayLock;
 use gantry_toolsets::LOCAL_NODE;
 
+use crate::commands::service::{self, Installing};
 use crate::config::LogLevel;
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
+
+pub(crate) use foreground::Joining;
+pub(crate) use status::logs_of;
 
 #[derive(Debug, Args)]
 #[command(
@@ -25,11 +28,11 @@ use crate::output::Output;
         gantry node --gateway https://gantry.example.com --id laptop --workspace ~/src --token-file ~/.gantry-token\n  \
         GANTRY_TOKEN=… gantry node --gateway http://127.0.0.1:7770 --id box\n  \
         gantry node --gateway … --id reader --tools Read,Glob,Grep     offer only these tools\n  \
-        gantry node install --gateway … --id laptop --token-file ~/.gantry-token\n  \
+        gantry node                                                    run the node that `gantry join` set up\n  \
         gantry node status\n  \
         gantry node logs --id laptop --follow\n\n\
-        The gateway's operator creates the token with `gantry nodes add ID`. Pass it in GANTRY_TOKEN or in a file, never\n\
-        as an argument. If the gateway rejects the token, the node exits with code 5 and its service is not restarted."
+        `gantry join CODE` is the easier way: it sets up the node and its service. To pass a token yourself, create one\n\
+        on the gateway with `gantry nodes add ID --token`, and pass it in GANTRY_TOKEN or in a file, never as an argument. If the gateway rejects the token, the node exits with code 5 and its service is not restarted."
 )]
 pub(crate) struct NodeCommand {
     #[command(subcommand)]
@@ -38,7 +41,7 @@ pub(crate) struct NodeCommand {
     pub(crate) args: NodeArgs,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct NodeArgs {
     /// Node id on the gateway
     #[arg(long, value_name = "ID")]
@@ -68,7 +71,7 @@ pub(crate) struct NodeArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeAction {
-    /// Install the node as a user service, started now and at login
+    /// Install the node as a user service, like `gantry service install --node`
     Install {
         #[command(flatten)]
         args: Box<NodeArgs>,
@@ -76,9 +79,9 @@ pub(crate) enum NodeAction {
         #[arg(long)]
         print: bool,
     },
-    /// Stop and remove the service; the node's data stays
+    /// Stop and remove the service, like `gantry service uninstall --node`
     Uninstall(NodeId),
-    /// Start the installed service
+    /// Start the installed service, like `gantry service start --node`
     Start(NodeId),
     /// Stop the node; its background commands keep running
     Stop {
@@ -112,23 +115,26 @@ pub(crate) struct NodeId {
 
 pub(crate) fn run(environment: Environment, output: &Output, command: NodeCommand) -> Result<Exit> {
     match command.action {
-        None => join::run(environment, output, &command.args),
-        Some(NodeAction::Install { args, print }) => service::install(&environment, output, &args, print),
-        Some(NodeAction::Uninstall(node)) => {
-            service::uninstall(&environment, output, &home(&environment, &node)?)
+        None => foreground::run(environment, output, &command.args),
+        Some(NodeAction::Install { args, print }) => {
+            service::install_node(&environment, output, &args, &Installing { print, ..Installing::default() })
         }
-        Some(NodeAction::Start(node)) => service::start(&environment, output, &home(&environment, &node)?),
+        Some(NodeAction::Uninstall(node)) => {
+            service::uninstall_node(&environment, output, &home(&environment, &node)?)
+        }
+        Some(NodeAction::Start(node)) => {
+            service::start_node(&environment, output, &home(&environment, &node)?)
+        }
         Some(NodeAction::Stop { node, kill }) if kill && is_the_gateways(&environment, &node) => {
             service::end_gateway_processes(&environment, output)
         }
         Some(NodeAction::Stop { node, kill }) => {
-            service::stop(&environment, output, &known_home(&environment, &node)?, kill)
+            service::stop_node(&environment, output, &known(&environment, &node)?, kill)
         }
-        Some(NodeAction::Status(node)) => {
-            status::status(&environment, output, &known_home(&environment, &node)?)
-        }
+        Some(NodeAction::Status(node)) => status::status(&environment, output, &known(&environment, &node)?),
         Some(NodeAction::Logs { node, lines, follow }) => {
-            status::logs(output, &home(&environment, &node)?, lines, follow)
+            let home = home(&environment, &node)?;
+            logs_of(output, &home.logs(), &format!("node \"{}\"", home.id()), lines, follow)
         }
     }
 }
@@ -147,9 +153,9 @@ fn is_the_gateways(environment: &Environment, node: &NodeId) -> bool {
 }
 
 /// Returns the home of a node that was started or installed here, or an error with the known ids.
-fn known_home(environment: &Environment, node: &NodeId) -> Result<NodeHome> {
+fn known(environment: &Environment, node: &NodeId) -> Result<NodeHome> {
     let home = home(environment, node)?;
-    if home.exists() || service::is_installed(environment, home.id()) {
+    if home.exists() || service::is_node_installed(environment, home.id()) {
         return Ok(home);
     }
     let homes = NodeHome::all(environment.data.root());
@@ -159,6 +165,16 @@ fn known_home(environment: &Environment, node: &NodeId) -> Result<NodeHome> {
     };
     let root = environment.data.root().display();
     Err(UsageError(format!("unknown node \"{}\" in {root} ({known})", home.id())).into())
+}
+
+/// Returns the home of a node that was started, installed or joined here.
+pub(crate) fn known_home(environment: &Environment, id: &str) -> Result<NodeHome> {
+    known(environment, &NodeId { id: Some(id.to_owned()) })
+}
+
+/// Returns the home of the only node on this machine.
+pub(crate) fn only_home(environment: &Environment) -> Result<NodeHome> {
+    home(environment, &NodeId { id: None })
 }
 
 /// Returns the home of the named node, or of the only node on this machine.

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use gantry_protocol::{
-    Empty, Invitation, NodeId, NodeInfo, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
-    ProcessList, ProcessRecord, method,
+    Empty, Invitation, JoinInvite, JoinOffer, KeyRotate, KeyRotation, NodeId, NodeInfo, NodeList,
+    NodeProcesses, NodeRename, NodeRenamed, NodeTags, ProcessList, ProcessRecord, method,
 };
 use gantry_tool::{Refusal, RefusalCode, nearest};
 use serde::Serialize;
@@ -13,11 +13,13 @@ use crate::client::{Address, Client, Target};
 use crate::environment::Environment;
 use crate::exit::{Exit, Refused};
 use crate::output::Output;
+use crate::qr::qr_code;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gantry nodes                                     list all nodes and their state\n  \
-    gantry nodes add laptop --tag web                print the command to run on that machine\n  \
+    gantry nodes add laptop --tag web                print the line to run on that machine\n  \
+    gantry nodes add laptop --qr                     also as a QR code\n  \
     gantry nodes show laptop\n  \
     gantry nodes revoke laptop                       invalidate its token immediately")]
 pub(crate) struct NodesArgs {
@@ -34,18 +36,28 @@ pub(crate) enum NodesAction {
         /// The node's id, as `gantry nodes` lists it
         id: String,
     },
-    /// Let a machine join: create its token and print the command to run there
+    /// Let a machine join: print the line to run there
     Add {
         /// New node's id: lower-case letters, digits and -
         id: String,
         /// Tag for calls that name tag:NAME; may be repeated
         #[arg(long = "tag", value_name = "TAG")]
         tags: Vec<String>,
+        #[command(flatten)]
+        how: InviteArgs,
     },
-    /// Create a new token for a node and invalidate the old one
+    /// Let a known machine join again: invalidate its token and print the line to run there
     Renew {
         /// The node's id, as `gantry nodes` lists it
         id: String,
+        #[command(flatten)]
+        how: InviteArgs,
+    },
+    /// Replace the gateway's TLS key; nodes learn the new one before it is used
+    RotateKey {
+        /// Use the new key at once; nodes that do not know it yet have to join again
+        #[arg(long)]
+        now: bool,
     },
     /// Set the tags of a node; without tags, remove them all
     Tag {
@@ -73,6 +85,19 @@ pub(crate) enum NodesAction {
     },
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct InviteArgs {
+    /// Also print the code as a QR code
+    #[arg(long, conflicts_with = "token")]
+    qr: bool,
+    /// Address for the code instead of those that the gateway knows, such as the end of a tunnel; may be repeated
+    #[arg(long = "address", value_name = "URL", conflicts_with = "token")]
+    addresses: Vec<String>,
+    /// Print a token for `gantry node` instead, which does not expire
+    #[arg(long)]
+    token: bool,
+}
+
 pub(crate) fn run(environment: &Environment, output: &Output, args: NodesArgs) -> Result<Exit> {
     let address = Target::gateway(environment, output)?;
     let listed = || -> Result<NodeList> { Client::once(&address, output, method::NODES_LIST, &Empty {}) };
@@ -84,13 +109,25 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: NodesArgs) -
             let ends: Result<ProcessList> = Client::once(&address, output, method::NODES_PROCESSES, &params);
             show(output, &node, ends.ok().map(|ends| ends.processes).as_deref());
         }
-        NodesAction::Add { id, tags } => {
-            let params = NodeTags { id, tags };
-            invite(output, &address, &Client::once(&address, output, method::NODES_ADD, &params)?);
+        NodesAction::Add { id, tags, how } if !how.token => {
+            let params = JoinInvite { id, tags, renew: false, addresses: how.addresses };
+            offer(output, how.qr, &Client::once(&address, output, method::JOIN_INVITE, &params)?);
         }
-        NodesAction::Renew { id } => {
+        NodesAction::Renew { id, how } if !how.token => {
+            let params = JoinInvite { id, tags: Vec::new(), renew: true, addresses: how.addresses };
+            offer(output, how.qr, &Client::once(&address, output, method::JOIN_INVITE, &params)?);
+        }
+        NodesAction::RotateKey { now } => {
+            let params = KeyRotate { now };
+            rotated(output, &Client::once(&address, output, method::JOIN_ROTATE_KEY, &params)?);
+        }
+        NodesAction::Add { id, tags, .. } => {
+            let params = NodeTags { id, tags };
+            print_token(output, &address, &Client::once(&address, output, method::NODES_ADD, &params)?);
+        }
+        NodesAction::Renew { id, .. } => {
             let params = NodeId { id };
-            invite(output, &address, &Client::once(&address, output, method::NODES_RENEW, &params)?);
+            print_token(output, &address, &Client::once(&address, output, method::NODES_RENEW, &params)?);
         }
         NodesAction::Tag { id, tags } => {
             let NodeTags { id, tags } =
@@ -215,8 +252,62 @@ fn show(output: &Output, node: &NodeInfo, ends: Option<&[ProcessRecord]>) {
     }
 }
 
+/// Prints the line to run on the other machine.
+fn offer(output: &Output, qr: bool, offer: &JoinOffer) {
+    if output.json {
+        return output.value(offer);
+    }
+    let JoinOffer { id, code, program, key, .. } = offer;
+    output.page(&format!("On {id}, run this within 10 minutes:\n\n  gantry join {code}\n"));
+    if let Some(program) = program {
+        let pin = match key.as_deref().filter(|_| offer.pinned) {
+            Some(key) => format!("k --pinnedpubkey '{key}'"),
+            None => String::new(),
+        };
+        output.page(&format!(
+            "Without Gantry there, on {}, this line downloads it first:\n\n  C={code}; curl -fsS{pin} -H \"gantry-join: \
+             $C\" {program} -o gantry && chmod +x gantry && ./gantry join $C\n",
+            offer.platform
+        ));
+    }
+    if qr {
+        match qr_code(code) {
+            Some(drawn) => output.page(&format!("{drawn}\n")),
+            None => output.warning("the code is too long for a QR code"),
+        }
+    }
+    output.line(
+        &output.dim(&format!(
+            "The code works once. It looks for this gateway at {}.",
+            offer.addresses.join(", ")
+        )),
+    );
+}
+
+fn rotated(output: &Output, rotation: &KeyRotation) {
+    if output.json {
+        return output.value(rotation);
+    }
+    let KeyRotation { key, in_use, adopted, waiting } = rotation;
+    if !adopted.is_empty() {
+        output.line(&format!("These nodes know the new key: {}.", adopted.join(", ")));
+    }
+    match (in_use, waiting.is_empty()) {
+        (true, true) => output.line(&format!("The gateway uses the key {key} now.")),
+        (true, false) => output.line(&format!(
+            "The gateway uses the key {key} now. Let these nodes join again with `gantry nodes renew`: {}.",
+            waiting.join(", ")
+        )),
+        (false, _) => output.line(&format!(
+            "These nodes do not know the new key yet: {}. The gateway keeps its old key until they have connected, were \
+             removed with `gantry nodes forget`, or `gantry nodes rotate-key --now` ends the wait.",
+            waiting.join(", ")
+        )),
+    }
+}
+
 /// Prints the command to run on the other machine. The token is a variable, because every user there can see arguments.
-fn invite(output: &Output, address: &Address, invitation: &Invitation) {
+fn print_token(output: &Output, address: &Address, invitation: &Invitation) {
     #[derive(Serialize)]
     struct Printed<'a> {
         id: &'a str,

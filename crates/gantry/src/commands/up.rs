@@ -6,12 +6,13 @@ use anyhow::{Context, Result};
 use clap::Args;
 use gantry_files::{Files, FilesOptions};
 use gantry_gateway::ServeError;
+use gantry_net::KeyPin;
 use gantry_store::GatewayLockError;
 use serde_json::json;
 
 use crate::commands::interrupted;
 use crate::commands::page::page_url;
-use crate::config::LogLevel;
+use crate::config::{LogLevel, TlsMode};
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
@@ -20,15 +21,15 @@ use crate::running_gateway::{LocalNode, RunningGateway};
 pub(crate) const SERVE_EXAMPLES: &str = "Examples:\n  \
     gantry serve                                     listen on 127.0.0.1:7770; tools come from nodes\n  \
     gantry serve --listen 127.0.0.1:0 --json         pick a free port and print it as JSON\n  \
-    gantry serve --listen 0.0.0.0:7770 --public-url https://gantry.example.com \\\n            \
-        --tls-cert chain.pem --tls-key key.pem";
+    gantry serve --listen 0.0.0.0:7770               let other machines connect, encrypted with the gateway's own key";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gantry up                                        listen on 127.0.0.1:7770; tools work in this directory\n  \
     gantry up --listen 127.0.0.1:0 --json            pick a free port and print it as JSON\n  \
-    gantry up --listen 0.0.0.0:7770 --public-url https://gantry.example.com \\\n            \
-        --tls-cert chain.pem --tls-key key.pem")]
+    gantry up --listen 0.0.0.0:7770                  let other machines connect, encrypted with the gateway's own key\n  \
+    gantry up --listen 0.0.0.0:7770 --tls-cert chain.pem --tls-key key.pem\n  \
+    gantry up --public-url https://gantry.example.com    behind a reverse proxy on this machine")]
 pub(crate) struct UpArgs {
     /// Address and port to listen on; port 0 picks a free one [default: 127.0.0.1:7770]
     #[arg(long, value_name = "ADDR")]
@@ -39,7 +40,10 @@ pub(crate) struct UpArgs {
     /// URL at which other machines reach this gateway
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
-    /// TLS certificate chain (PEM file)
+    /// TLS: on addresses that are not loopback, or off, for a proxy that encrypts [default: auto]
+    #[arg(long, value_name = "WHEN", value_enum)]
+    pub(crate) tls: Option<TlsMode>,
+    /// TLS certificate chain (PEM file), in place of the gateway's own key
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// TLS private key (PEM file)
@@ -63,6 +67,7 @@ pub(crate) fn run(
     let overrides = [
         ("gateway.listen", args.listen.map(|address| address.to_string())),
         ("gateway.publicUrl", args.public_url.clone()),
+        ("gateway.tls", args.tls.map(|mode| mode.name().to_owned())),
         ("gateway.tlsCert", args.tls_cert.map(|path| path.display().to_string())),
         ("gateway.tlsKey", args.tls_key.map(|path| path.display().to_string())),
         ("log.level", args.log_level.map(|level| level.name().to_owned())),
@@ -183,16 +188,18 @@ fn announce(output: &Output, environment: &Environment, served: &RunningGateway,
             Err(err) => output.warning(&format!("cannot make a link to the web page: {err}")),
         }
     }
-    row("over HTTP", &curl(named, &token.display().to_string()));
+    row("over HTTP", &curl(named, served.key.as_ref(), &token.display().to_string()));
     row("MCP clients", "gantry mcp install claude   (or codex, cursor, vscode, goose, opencode)");
     row("MCP over HTTP", &format!("{}/mcp   (send the token as bearer token)", public.unwrap_or(&own)));
-    row("another machine", "gantry nodes add laptop   (prints the command to run there)");
+    row("another machine", "gantry nodes add laptop   (prints the line to run there)");
     output.line("");
     output.line(&output.dim("Press Ctrl-C to stop. Background commands keep running."));
 }
 
-fn curl(url: &str, token: &str) -> String {
-    format!("curl -H \"Authorization: Bearer $(cat {})\" {url}/v1/tools", shell_quoted(token))
+/// Returns a command line for curl. It recognises a gateway that made its own key by that key.
+fn curl(url: &str, key: Option<&KeyPin>, token: &str) -> String {
+    let pinned = key.map(|key| format!("-k --pinnedpubkey '{key}' ")).unwrap_or_default();
+    format!("curl {pinned}-H \"Authorization: Bearer $(cat {})\" {url}/v1/tools", shell_quoted(token))
 }
 
 fn shell_quoted(text: &str) -> String {

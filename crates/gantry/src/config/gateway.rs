@@ -18,7 +18,9 @@ pub(crate) struct GatewayConfig {
     pub(crate) public_url: Option<String>,
     /// Additional host names that the gateway accepts.
     pub(crate) hosts: Vec<String>,
-    /// A certificate chain and its key, as PEM files.
+    /// `auto`: connections are encrypted unless the gateway listens on loopback. `off` is for a TLS proxy in front.
+    pub(crate) tls: TlsMode,
+    /// A certificate chain and its key, as PEM files, in place of the gateway's own key.
     pub(crate) tls_cert: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
     /// How long calls under way may take to finish when it stops.
@@ -28,6 +30,25 @@ pub(crate) struct GatewayConfig {
     pub(crate) mcp_idle_seconds: u64,
     /// The authorization servers that issue tokens for `/mcp`.
     pub(crate) oauth: OauthConfig,
+}
+
+/// When the gateway uses TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TlsMode {
+    /// On every address that is not loopback, and whenever a certificate is configured.
+    Auto,
+    /// Never: a proxy in front encrypts.
+    Off,
+}
+
+impl TlsMode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            TlsMode::Auto => "auto",
+            TlsMode::Off => "off",
+        }
+    }
 }
 
 /// `OauthConfig` is published at `/.well-known/oauth-protected-resource` if it names an authorization server.
@@ -46,6 +67,7 @@ impl Default for GatewayConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 7770)),
             public_url: None,
             hosts: Vec::new(),
+            tls: TlsMode::Auto,
             tls_cert: None,
             tls_key: None,
             drain_seconds: 10,

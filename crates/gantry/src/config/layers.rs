@@ -11,8 +11,19 @@ use toml_edit::DocumentMut;
 use super::{Config, PolicyConfig, redacted_errors};
 
 /// Variables that are not configuration keys.
-const OTHER_VARIABLES: [&str; 10] =
-    ["DATA_DIR", "CONFIG", "GATEWAY", "TOKEN", "TOKEN_FILE", "MASTER_KEY", "TLS_CA", "COLOR", "SOAK", "SEED"];
+const OTHER_VARIABLES: [&str; 11] = [
+    "DATA_DIR",
+    "CONFIG",
+    "GATEWAY",
+    "GATEWAY_KEY",
+    "TOKEN",
+    "TOKEN_FILE",
+    "MASTER_KEY",
+    "TLS_CA",
+    "COLOR",
+    "SOAK",
+    "SEED",
+];
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {

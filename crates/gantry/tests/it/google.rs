@@ -108,7 +108,7 @@ async fn owner_signs_in_from_a_conversation() {
     let world = configured(&fake);
     let gateway = Gateway::start(&world);
     let (status, help) = command(&gateway, "/help");
-    assert!(status == 200 && help.contains("/google auth [SCOPE"), "{help}");
+    assert!(status == 200 && help.contains("/google [auth SCOPE"), "{help}");
     let (_, begun) = command(&gateway, "/google auth gmail.send");
     let url = begun.split(['"', ' ', '\\']).find(|word| word.starts_with("http://127")).unwrap().to_owned();
     let page = Command::new("curl").args(["-sL", "--max-time", "10", &url]).output().unwrap();

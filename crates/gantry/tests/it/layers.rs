@@ -95,6 +95,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-domain",
             "gantry-link",
             "gantry-mcp",
+            "gantry-net",
             "gantry-protocol",
             "gantry-store",
             "gantry-tool",

@@ -66,6 +66,8 @@ mod nodes {
     mod limited_tools;
     mod many_nodes;
     mod reconnect;
+    mod second_machine;
+    mod services;
     mod surface_parity;
 }
 

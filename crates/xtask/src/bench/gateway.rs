@@ -123,7 +123,7 @@ impl Gateway {
     }
 
     fn add_node(&self, id: &str) -> Result<String> {
-        let added = self.cli(&["nodes", "add", id, "--json"])?;
+        let added = self.cli(&["nodes", "add", id, "--token", "--json"])?;
         Ok(added["token"].as_str().context("no token")?.to_owned())
     }
 

@@ -1,13 +1,14 @@
 //! `gantry node status` and `gantry node logs` show a node's state and its log.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use gantry_node::{Follow, NodeHome, NodeState, Phase, tail};
 use serde_json::json;
 
-use super::service;
 use crate::commands::logs::format_line;
+use crate::commands::service::node_state;
 use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::{Output, printable};
@@ -17,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Prints the node's state. Succeeds only if the node runs and is connected.
 pub(super) fn status(environment: &Environment, output: &Output, home: &NodeHome) -> Result<Exit> {
-    let service = service::state(environment, home.id());
+    let service = node_state(environment, home.id());
     let pid = home.running();
     let state = NodeState::read(home);
     let connected = pid.is_some() && state.as_ref().is_some_and(|state| state.phase == Phase::Connected);
@@ -48,16 +49,26 @@ pub(super) fn status(environment: &Environment, output: &Output, home: &NodeHome
     Ok(if connected { Exit::Success } else { Exit::Failure })
 }
 
-pub(super) fn logs(output: &Output, home: &NodeHome, lines: usize, follow: bool) -> Result<Exit> {
-    let folder = home.logs();
+/// Prints the newest lines of a log, and follows it. `whose` names the owner in errors.
+pub(crate) fn logs_of(
+    output: &Output,
+    folder: &Path,
+    whose: &str,
+    lines: usize,
+    follow: bool,
+) -> Result<Exit> {
     let failed = || format!("cannot read the log in {}", folder.display());
     // Following starts before the tail is read, so that a line in between is shown twice rather than never.
-    let mut following = if follow { Some(Follow::new(&folder).with_context(failed)?) } else { None };
-    let found = tail(&folder, lines).with_context(failed)?;
-    // A node logs its start first, so an empty log means that no node has run.
+    let mut following = if follow { Some(Follow::new(folder).with_context(failed)?) } else { None };
+    let found = tail(folder, lines).with_context(failed)?;
+    // A process logs its start first, so an empty log means that none has run.
     if found.lines.is_empty() && !found.truncated {
-        let hint = "the log is written when `gantry node` runs with this id and data directory";
-        bail!("the node \"{}\" has no log in {}\nhint: {hint}", home.id(), folder.display());
+        let hint = if whose == "gateway" {
+            "the log is written when `gantry up` runs with this data directory"
+        } else {
+            "the log is written when `gantry node` runs with this id and data directory"
+        };
+        bail!("the {whose} has no log in {}\nhint: {hint}", folder.display());
     }
     found.lines.iter().for_each(|line| output.line(&format_line(output, line)));
     if found.truncated {

@@ -128,15 +128,16 @@ fn local_commands_work_without_loopback_name_in_certificate() {
     let ran = world.run(&["call", "read", r#"{"path": "a.txt"}"#]);
     assert_eq!(ran.code, 0, "{} {}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("one"), "{}", ran.stdout);
-    // Another certificate at that address is another server.
+    // Another key at that address is another server.
     let lock = world.data().join("gateway.lock");
     let text = std::fs::read_to_string(&lock).unwrap();
     let mut running: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let fingerprint = running["certificate"].as_str().unwrap().to_owned();
-    running["certificate"] = fingerprint.chars().rev().collect::<String>().into();
+    assert!(running["key"].as_str().unwrap().starts_with("sha256//"), "{running}");
+    running["key"] = gantry_net::KeyPin::of_public_key(b"another").to_string().into();
     std::fs::write(&lock, running.to_string()).unwrap();
     let fooled = world.run(&["call", "read", r#"{"path": "a.txt"}"#]);
     assert_eq!(fooled.code, 4, "{} {}", fooled.stdout, fooled.stderr);
+    assert!(fooled.stderr.contains("has another key"), "{}", fooled.stderr);
     drop(up);
 }
 

@@ -22,7 +22,7 @@ impl Joined {
     fn new() -> Joined {
         let (gateway, machine) = (World::new(), World::new());
         let (up, url) = up(&gateway);
-        let added = gateway.run(&["nodes", "add", "laptop"]);
+        let added = gateway.run(&["nodes", "add", "laptop", "--token"]);
         let token = added.stdout.split(['=', ' ', '\n', '"']).find(|word| word.starts_with("gtn_"));
         let token = token.unwrap_or_else(|| panic!("{}", added.stdout)).to_owned();
         let token_file = machine.folder.path().join("token");
@@ -477,7 +477,7 @@ fn goes_on_under(id: &str, then: impl FnOnce(&Joined)) {
     assert_eq!(renamed.code, 0, "{}", renamed.stderr);
     eventually("the node is sent away", SOON, || node.child.try_wait().unwrap().is_some());
     // Who gets the old id has nothing to do with it, even on this machine.
-    let token = joined.gateway.run(&["nodes", "add", "laptop", "--json"]).json();
+    let token = joined.gateway.run(&["nodes", "add", "laptop", "--token", "--json"]).json();
     let mut namesake = joined.machine.command(&["node", "--gateway", &joined.url, "--id", "laptop"]);
     namesake.env("GANTRY_TOKEN", token["token"].as_str().unwrap());
     let mut namesake = Process::spawn(&mut quiet(namesake));

@@ -454,13 +454,13 @@ fn gateway_reports_its_public_address() {
     let url = "https://gantry.example.com";
     let log = world.folder.path().join("said");
     let up = Gateway::start_logged(&world, &log, &["--public-url", url]);
-    let added = world.run(&["nodes", "add", "here"]);
+    let added = world.run(&["nodes", "add", "here", "--token"]);
     assert!(added.stdout.contains(&format!("--gateway {url} --id here")), "{}", added.stdout);
     assert!(!added.stderr.contains("cannot reach this address"), "{}", added.stderr);
     let elsewhere = World::new();
     elsewhere.configure("[gateway]\npublicUrl = \"https://wrong.example.com\"\n");
     let from_there = [("GANTRY_GATEWAY", up.url.as_str()), ("GANTRY_TOKEN", up.token.as_str())];
-    let added = elsewhere.run_with(&["nodes", "add", "there", "--json"], &from_there);
+    let added = elsewhere.run_with(&["nodes", "add", "there", "--token", "--json"], &from_there);
     assert_eq!(added.json()["gateway"], url, "{}", added.stderr);
     let renewed = elsewhere.run_with(&["nodes", "renew", "there", "--json"], &from_there);
     assert_eq!(renewed.json()["gateway"], url);

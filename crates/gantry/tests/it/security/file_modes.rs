@@ -52,7 +52,7 @@ fn data_directories_are_private_whatever_the_umask() {
         running["url"].as_str().unwrap_or_default().clone_into(&mut url);
         !url.is_empty()
     });
-    let added = world.run(&["nodes", "add", "box", "--json"]).json();
+    let added = world.run(&["nodes", "add", "box", "--token", "--json"]).json();
     let node = open_handed(&machine, &["node", "--gateway", &url, "--id", "box"])
         .env("GANTRY_TOKEN", added["token"].as_str().unwrap())
         .stderr(Stdio::null())

@@ -36,7 +36,7 @@ impl TwoNodes {
         fleet.start_gateway();
         for id in ["a", "b"] {
             std::fs::create_dir(fleet.folder(id)).unwrap();
-            let added = fleet.world.run(&["nodes", "add", id, "--json"]).json();
+            let added = fleet.world.run(&["nodes", "add", id, "--token", "--json"]).json();
             let token = added["token"].as_str().unwrap().to_owned();
             fleet.nodes.push(NodeProcess { id, token, child: None });
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use gantry_files::{FileError, Files, FilesOptions};
-use gantry_net::{GatewayUrl, Trust};
+use gantry_net::{GatewayUrl, KnownKeys, Trust};
 use gantry_node::{
-    ExitReason, Node, NodeHome, NodeLog, NodeOptions, Pace, Rejoin, Token, TokenSource, check_address,
+    ExitReason, GatewayPlace, JoinedNode, Node, NodeHome, NodeLog, NodeOptions, Pace, Rejoin, Token,
+    TokenSource, check_address,
 };
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
@@ -28,7 +29,7 @@ use crate::output::Output;
 /// Certificate files beyond this size are rejected as a mistake.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-pub(super) fn run(mut environment: Environment, output: &Output, args: &NodeArgs) -> Result<Exit> {
+pub(crate) fn run(mut environment: Environment, output: &Output, args: &NodeArgs) -> Result<Exit> {
     let level = args.log_level.map(|level| format!("log.level={:?}", level.name()));
     environment.layers.overrides.extend(level);
     let mut config = environment.layers.load()?;
@@ -114,9 +115,9 @@ fn advice(id: &str, rejoin: &Rejoin) -> String {
 }
 
 /// `Joining` is the node's checked configuration. It is made before anything starts.
-pub(super) struct Joining {
-    pub(super) id: String,
-    pub(super) options: NodeOptions,
+pub(crate) struct Joining {
+    pub(crate) id: String,
+    pub(crate) options: NodeOptions,
     tools: Option<Vec<String>>,
     contain: bool,
     /// The current token, so that it can be masked.
@@ -125,10 +126,10 @@ pub(super) struct Joining {
 }
 
 impl Joining {
-    pub(super) fn new(environment: &Environment, config: &Config, args: &NodeArgs) -> Result<Joining> {
+    pub(crate) fn new(environment: &Environment, config: &Config, args: &NodeArgs) -> Result<Joining> {
         let missing =
             |what: &str| UsageError(format!("{what} is missing; `gantry node --help` shows examples"));
-        let id = args.id.clone().ok_or_else(|| missing("--id ID"))?;
+        let id = args.id.clone().or_else(|| only_joined(environment)).ok_or_else(|| missing("--id ID"))?;
         gantry_protocol::check_node_id(&id).map_err(usage)?;
         if id == gantry_toolsets::LOCAL_NODE {
             return Err(UsageError(format!(
@@ -136,13 +137,21 @@ impl Joining {
             ))
             .into());
         }
+        let home = NodeHome::new(environment.data.root(), &id).map_err(usage)?;
+        if environment.gateway.is_none()
+            && let Some(record) = JoinedNode::read(&home)?
+        {
+            return Joining::joined(environment, config, args, &home, &record);
+        }
         let gateway =
             GatewayUrl::parse(environment.gateway.as_deref().ok_or_else(|| missing("--gateway URL"))?)
                 .map_err(usage)?;
         check_address(&gateway, args.insecure).map_err(usage)?;
-        let trust = match &args.tls_ca {
-            None => environment.trust()?,
-            Some(path) => Trust::And { name: path.clone(), pem: read_pem(environment, path)? },
+        let given = environment.gateway_key()?;
+        let keys = KnownKeys::new(given);
+        let trust = match (&given, &args.tls_ca) {
+            (Some(_), _) => Trust::Keys { known: keys.clone(), or: None },
+            (None, ca) => authorities(environment, ca.as_deref())?,
         };
         let token = token(environment, config, args)?;
         let secret = token.read().map_err(usage)?.expose().to_owned();
@@ -153,12 +162,72 @@ impl Joining {
         let options = NodeOptions {
             gateway,
             trust,
+            others: Vec::new(),
+            keys,
             token,
             workspace: workspace(environment, args.workspace.as_deref())?,
             max_calls: config.node.max_calls,
             pace: Pace::default(),
         };
         Ok(Joining { id, options, tools: args.tools.clone(), contain: args.contain, secret, token_file })
+    }
+
+    /// The configuration of a node that joined with a code. Options on the command line override its record.
+    fn joined(
+        environment: &Environment,
+        config: &Config,
+        args: &NodeArgs,
+        home: &NodeHome,
+        record: &JoinedNode,
+    ) -> Result<Joining> {
+        let keys = record.known_keys();
+        let ca = args.tls_ca.as_deref().or(record.tls_ca.as_deref());
+        let mut places = record.places(&keys, &authorities(environment, ca)?).into_iter();
+        let Some(first) = places.next() else {
+            let message = format!("{} names no gateway; join again", home.joined_file().display());
+            return Err(UsageError(message).into());
+        };
+        let others: Vec<GatewayPlace> = places.collect();
+        for place in std::iter::once(&first).chain(&others) {
+            check_address(&place.url, args.insecure || record.insecure).map_err(usage)?;
+        }
+        let token_file =
+            args.token_file.as_deref().map_or_else(|| home.token_file(), |path| environment.resolve(path));
+        let token = TokenSource::File(token_file.clone());
+        let secret = token.read().map_err(usage)?.expose().to_owned();
+        let options = NodeOptions {
+            gateway: first.url,
+            trust: first.trust,
+            others,
+            keys,
+            token,
+            workspace: workspace(environment, Some(args.workspace.as_deref().unwrap_or(&record.workspace)))?,
+            max_calls: config.node.max_calls,
+            pace: Pace::default(),
+        };
+        Ok(Joining {
+            id: home.id().to_owned(),
+            options,
+            tools: args.tools.clone().or_else(|| record.tools.clone()),
+            contain: args.contain || record.contain,
+            secret,
+            token_file: Some(token_file),
+        })
+    }
+}
+
+/// Returns the id of the only node on this machine that joined with a code.
+fn only_joined(environment: &Environment) -> Option<String> {
+    let homes = NodeHome::all(environment.data.root()).into_iter();
+    let mut joined = homes.filter(|home| home.joined_file().exists());
+    joined.next().filter(|_| joined.next().is_none()).map(|home| home.id().to_owned())
+}
+
+/// Returns the certificate authorities to trust: the system's, and the one in the file.
+pub(crate) fn authorities(environment: &Environment, file: Option<&Path>) -> Result<Trust> {
+    match file {
+        None => environment.trust(),
+        Some(path) => Ok(Trust::And { name: path.to_owned(), pem: read_pem(environment, path)? }),
     }
 }
 
@@ -175,7 +244,7 @@ impl Joining {
     }
 
     /// Checks that every tool named with `--tools` exists.
-    pub(super) fn check_tools(
+    pub(crate) fn check_tools(
         &self,
         environment: &Environment,
         config: &Config,
@@ -217,7 +286,7 @@ fn token(environment: &Environment, config: &Config, args: &NodeArgs) -> Result<
 }
 
 /// Returns the real path of the workspace. The directory must exist.
-fn workspace(environment: &Environment, workspace: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn workspace(environment: &Environment, workspace: Option<&Path>) -> Result<PathBuf> {
     let path = environment.resolve(workspace.unwrap_or(&environment.current_dir));
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
     files.contained(&path).map_err(|err| UsageError(format!("cannot use the workspace: {err}")))?;
