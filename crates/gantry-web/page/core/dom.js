@@ -3,7 +3,7 @@
 import { onDispose, scope, signal, untracked, watch } from "./signal.js";
 
 /** @import { Read, Signal } from "./signal.js" */
-/** @typedef {Node | string | number | boolean | null | undefined | (() => Child) | Child[]} Child */
+/** @typedef {Node | string | number | boolean | null | undefined | (() => any) | any[]} Child */
 /** @typedef {Record<string, unknown>} Props */
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -224,8 +224,10 @@ export const messageList = () =>
  */
 export function dialog(title, build, options = {}) {
   return new Promise((resolve) => {
+    /** @returns {void} */
     const close = (/** @type {string} */ value = "") => element.close(value);
     const [content, dispose] = scope(() => build(close));
+    /** @type {HTMLDialogElement} */
     const element = h(
       "dialog",
       {
@@ -236,7 +238,9 @@ export function dialog(title, build, options = {}) {
           dispose();
           resolve(element.returnValue);
         },
-        onclick: (/** @type {Event} */ event) => event.target === element && close(),
+        onclick: (/** @type {Event} */ event) => {
+          if (event.target === element) close();
+        },
       },
       h(
         "div",
