@@ -16,6 +16,9 @@ import { button, dialog, icon, messageList, problem, showError } from "./parts/u
 export const SCREENS = [
   { id: "chat", label: "Chat", icon: "chat", group: "", key: "c", load: () => import("./screens/chat.js") },
   { id: "inbox", label: "Inbox", icon: "inbox", group: "", key: "i", load: () => import("./screens/inbox.js") },
+  { id: "sessions", label: "Sessions", icon: "sessions", group: "", key: "s", load: () => import("./screens/sessions.js") },
+  { id: "nodes", label: "Machines", icon: "nodes", group: "", key: "m", load: () => import("./screens/nodes.js") },
+  { id: "tools", label: "Tools", icon: "tools", group: "", key: "t", load: () => import("./screens/tools.js") },
 ];
 
 /** How the colours follow the setting: `light`, `dark`, or the system's. */

@@ -40,6 +40,7 @@ export default function Chat() {
 /** @param {() => string} key */
 function sessionList(key) {
   const sessions = new Resource(() => ask("sessions.list", { limit: 60 }), { everyMs: 8000 });
+  onDispose(wire.on("session.event", (data) => /begun|final|stopped|error|approval|asked/.test(data.event.event) && sessions.soon()));
   const shown = () => (sessions.value()?.sessions ?? []).filter((/** @type {SessionInfo} */ session) => !session.parent);
   return h(
     "aside",
