@@ -245,7 +245,7 @@ function statusLine(view) {
   return h("div", { class: "run-line" }, () => {
     const status = view.status();
     const waits = (status?.questions.length ?? 0) + (status?.asks.length ?? 0);
-    if (waits) return h("span", { class: "badge warn" }, waits === 1 ? "waits for your answer" : `${waits} questions wait for you`);
+    if (waits) return waits > 1 ? h("span", { class: "badge warn" }, `${waits} questions wait for you`) : null;
     if (view.running()) return [h("span", { class: "pulse", "aria-hidden": "true" }), h("span", null, "Working"), status?.queued ? h("span", { class: "muted" }, ` · ${status.queued} message${status.queued > 1 ? "s" : ""} will join`) : null];
     return null;
   });

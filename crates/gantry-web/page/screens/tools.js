@@ -18,7 +18,11 @@ export default function Tools() {
   const query = derived(() => route().query.get("q") ?? "");
   const shown = () => {
     const wanted = query().toLowerCase();
-    return /** @type {ToolInfo[]} */ (list.value()?.tools ?? []).filter((tool) => !wanted || `${tool.name} ${tool.toolset} ${tool.description}`.toLowerCase().includes(wanted));
+    const all = /** @type {ToolInfo[]} */ (list.value()?.tools ?? []);
+    const names = new Set(all.map((tool) => tool.name));
+    // A tool of a machine is also the plain tool with a field for the machine: one of the two is enough here.
+    const plain = (/** @type {string} */ name) => name.includes("__") && names.has(name.replace(/^[a-z0-9-]+__/, ""));
+    return all.filter((tool) => (wanted ? true : !plain(tool.name))).filter((tool) => !wanted || `${tool.name} ${tool.toolset} ${tool.description}`.toLowerCase().includes(wanted));
   };
   const sets = derived(() => [...new Set(shown().map((tool) => tool.toolset))]);
   return h("div", { class: "split", "data-open": () => (chosen() ? "yes" : "no") },
