@@ -290,8 +290,8 @@ function callInput(item) {
   return json(input);
 }
 
-/** A result that is JSON, indented. @param {string} text */
-function resultText(text) {
+/** A result that is JSON, indented; of a command its output first. @param {string} text */
+export function resultText(text) {
   if (text.length > 200_000 || !/^\s*[[{]/.test(text)) return text;
   try {
     const value = JSON.parse(text);

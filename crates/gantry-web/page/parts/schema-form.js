@@ -234,7 +234,7 @@ function arrayControl(schema, path, label, hint, required, context, initial) {
     const row = control(schema.items, `${path}/${rows.length}`, String(rows.length + 1), true, { ...context, depth: context.depth + 1 }, value);
     rows.push(row);
     /** @type {HTMLElement} */
-    const holder = h("div", { class: "array-row" }, row.element, button(null, () => (rows.splice(rows.indexOf(row), 1), holder.remove()), { icon: "close", kind: "plain", small: true, title: "Remove" }));
+    const holder = h("div", { class: "array-row" }, row.element, button(null, () => (rows.splice(rows.indexOf(row), 1), holder.remove()), { icon: "close", kind: "bare", small: true, title: "Remove" }));
     list.append(holder);
   };
   for (const value of Array.isArray(initial) ? initial : []) add(value);

@@ -63,7 +63,7 @@ export function icon(name, extra = "") {
 /**
  * @param {Child} label
  * @param {(event: Event) => unknown} run
- * @param {{ icon?: IconName, kind?: "primary" | "danger" | "quiet" | "plain", title?: string, disabled?: boolean | (() => boolean), small?: boolean, extra?: Props }} [options]
+ * @param {{ icon?: IconName, kind?: "primary" | "danger" | "bare", title?: string, disabled?: boolean | (() => boolean), small?: boolean, extra?: Props }} [options]
  */
 export function button(label, run, options = {}) {
   const busy = signal(false);
@@ -245,7 +245,7 @@ export function dialog(title, build, options = {}) {
       h(
         "div",
         { class: "dialog-box" },
-        h("div", { class: "dialog-head" }, h("h2", null, title), button(null, () => close(), { icon: "close", kind: "plain", title: "Close" })),
+        h("div", { class: "dialog-head" }, h("h2", null, title), button(null, () => close(), { icon: "close", kind: "bare", title: "Close" })),
         content,
       ),
     );
@@ -274,7 +274,7 @@ export async function copyText(text, what = "Copied") {
 }
 
 /** @param {string} text */
-export const copyButton = (text) => button(null, () => copyText(text), { icon: "copy", kind: "plain", small: true, title: "Copy" });
+export const copyButton = (text) => button(null, () => copyText(text), { icon: "copy", kind: "bare", small: true, title: "Copy" });
 
 /** A labelled field. `problem` shows what the gateway refused. @param {string} label @param {HTMLElement} input @param {Child} [hint] @param {() => string} [problem] */
 export function field(label, input, hint, problem) {

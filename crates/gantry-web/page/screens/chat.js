@@ -45,7 +45,7 @@ function sessionList(key) {
   return h(
     "aside",
     { class: "chat-list", "aria-label": "Sessions" },
-    h("div", { class: "chat-list-head" }, h("h2", null, "Sessions"), button(null, () => go(path(["chat", newSessionKey()])), { icon: "plus", kind: "plain", title: "New session" })),
+    h("div", { class: "chat-list-head" }, h("h2", null, "Sessions"), button(null, () => go(path(["chat", newSessionKey()])), { icon: "plus", kind: "bare", title: "New session" })),
     each(shown, (session) => session.sessionKey, (session) =>
       h(
         "a",
@@ -143,7 +143,7 @@ function chatHead(sessionKey, view, scroll) {
       { class: "chat-meta" },
       () => (view.status()?.labels ?? []).map((label) => h("span", { class: "badge", title: labels[/** @type {"private"} */ (label)] ?? "" }, label)),
       () => contextMeter(view),
-      button(null, () => menu(sessionKey, view, scroll), { icon: "more", kind: "plain", title: "More" }),
+      button(null, () => menu(sessionKey, view, scroll), { icon: "more", kind: "bare", title: "More" }),
     ),
   );
 }
@@ -257,7 +257,7 @@ function transcript(view) {
   const unseen = signal(0);
   let known = 0;
   const column = each(view.items, (item) => item.key, (item) => drawItem(item), { props: { class: "chat-column items", role: "log", "aria-live": "off", "aria-label": "Messages" } });
-  const head = h("div", { class: "chat-column" }, () => (view.older() ? h("div", { class: "older" }, button(() => (view.reading() ? "Loading…" : "Earlier messages"), () => readOlder(), { small: true, kind: "plain" })) : null));
+  const head = h("div", { class: "chat-column" }, () => (view.older() ? h("div", { class: "older" }, button(() => (view.reading() ? "Loading…" : "Earlier messages"), () => readOlder(), { small: true, kind: "bare" })) : null));
   const element = h(
     "div",
     { class: "transcript", tabindex: "0", role: "region", "aria-label": "Transcript" },
@@ -268,7 +268,10 @@ function transcript(view) {
   );
 
   const distance = () => element.scrollHeight - element.scrollTop - element.clientHeight;
+  /** @type {HTMLElement | null} */
+  let answer = null;
   const toEnd = () => {
+    answer = null;
     following.set(true);
     unseen.set(0);
     if (!view.atEnd.peek()) void view.toEnd();
@@ -278,8 +281,9 @@ function transcript(view) {
     if (!following.peek()) return;
     let top = element.scrollHeight;
     if (localStorage.getItem(READING) === "head") {
-      const last = /** @type {HTMLElement | null} */ (column.lastElementChild);
-      if (last?.classList.contains("live")) top = Math.min(top, last.offsetTop - 16);
+      // The answer that is being written stays at its head, also when it has ended.
+      if (!answer?.isConnected) answer = column.querySelector(".item.live");
+      if (answer) top = Math.min(top, answer.offsetTop - 16);
     }
     element.scrollTop = top;
   };
@@ -384,7 +388,7 @@ function transcript(view) {
         if (event.key === "Escape") close();
       },
     });
-    const bar = h("div", { class: "find", role: "search" }, input, h("span", { class: "muted" }, count), button(null, () => move(-1), { icon: "up", kind: "plain", title: "Earlier" }), button(null, () => move(1), { icon: "down", kind: "plain", title: "Later" }), button(null, close, { icon: "close", kind: "plain", title: "Close" }));
+    const bar = h("div", { class: "find", role: "search" }, input, h("span", { class: "muted" }, count), button(null, () => move(-1), { icon: "up", kind: "bare", title: "Earlier" }), button(null, () => move(1), { icon: "down", kind: "bare", title: "Later" }), button(null, close, { icon: "close", kind: "bare", title: "Close" }));
     element.before(bar);
     input.focus();
   };

@@ -6,7 +6,7 @@ import { path, route, setQuery } from "../core/route.js";
 import { derived, onDispose, signal, untracked } from "../core/signal.js";
 import { wire } from "../core/wire.js";
 import { timeline } from "../model/timeline.js";
-import { json, longText } from "../parts/message.js";
+import { json, longText, resultText } from "../parts/message.js";
 import { Resource, ask, badge, empty, header, icon, tabs, time } from "../parts/ui.js";
 
 /** @import { Bar, RunBars } from "../model/timeline.js" */
@@ -114,7 +114,7 @@ function barRow(bar, run, scale, chosen) {
     ),
     () =>
       chosen() === key
-        ? untracked(() => h("div", { class: "bar-open detail" }, bar().what && bar().kind === "model" ? h("p", { class: "muted" }, bar().what) : null, bar().input ? [h("h3", null, "Input"), json(bar().input)] : null, bar().output ? [h("h3", null, "Output"), longText(bar().output ?? "")] : null))
+        ? untracked(() => h("div", { class: "bar-open detail" }, bar().what && bar().kind === "model" ? h("p", { class: "muted" }, bar().what) : null, bar().input ? [h("h3", null, "Input"), json(bar().input)] : null, bar().output ? [h("h3", null, "Output"), longText(resultText(bar().output ?? ""))] : null))
         : null,
   );
 }

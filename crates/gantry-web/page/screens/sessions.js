@@ -88,6 +88,6 @@ function row(session, list) {
       h("span", { class: "list-title" }, h("span", null, () => session().label || shortKey(key)), () => (session().waiting ? badge("warn", "waits for you") : session().running ? badge("run", "working") : null)),
       h("span", { class: "list-sub block" }, () => `${session().agent} · ${key}`),
     ),
-    h("span", { class: "list-side" }, h("span", { class: "hide-small" }, () => `${number(session().events)} entries`), () => time(session().lastActivity), button(null, reset, { icon: "refresh", kind: "plain", small: true, title: "Start over" }), h("a", { class: "hide-small", href: path(["chat", key]), "aria-label": "Open", tabindex: "-1" }, icon("right"))),
+    h("span", { class: "list-side" }, h("span", { class: "hide-small" }, () => `${number(session().events)} entries`), () => time(session().lastActivity), button(null, reset, { icon: "refresh", kind: "bare", small: true, title: "Start over" }), h("a", { class: "hide-small", href: path(["chat", key]), "aria-label": "Open", tabindex: "-1" }, icon("right"))),
   );
 }
