@@ -1,0 +1,97 @@
+// Every screen at desktop and phone size, light and dark: it opens, fits, and is accessible.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { visit } from "../support/browser.js";
+import { accessible, fits, harness, send, SOAK } from "../support/harness.js";
+
+const h = harness();
+
+/** @type {{ job: string, task: string, pipeline: string, run: string } | null} */
+let made = null;
+
+/** Something for each screen to show. @param {import("../support/harness.js").WatchedPage} page */
+async function fill(page) {
+  if (made) return made;
+  await send(page, 'call Bash {"command":"ls -la; exit 2"}');
+  await page.getByText("The tool answered").waitFor();
+  await page.goto(h.gateway.url + "/chat/asks");
+  await send(page, 'call Bash {"command":"make deploy","escalate":{"reason":"needs the network"}}');
+  await page.locator(".question").waitFor();
+  const job = await h.api(page, "cron.add", { name: "Morning report", schedule: { kind: "cron", expr: "0 9 * * 1-5" }, spec: { mode: "task", message: "Summarise what changed" } });
+  await h.api(page, "cron.run", { id: job.id });
+  const task = await h.api(page, "tasks.add", { task: { title: "Renew the certificate", priority: "high", due_date: "2030-01-01", tags: ["web"] } });
+  const pipeline = await h.api(page, "pipelines.add", { definition: { name: "Weekly report", on_failure: "stop", steps: [{ id: "collect", task: "Collect" }, { id: "disk", tool: "Bash", input: { command: "exit 3" } }, { id: "write", task: "Write {{collect.result}}", input_from: ["collect", "disk"] }] } });
+  const run = await h.api(page, "pipelines.run", { pipelineId: pipeline.id });
+  await h.api(page, "pipelines.status", { runId: run.outcome.runId, waitMs: 20_000 });
+  made = { job: job.id, task: task.task.id, pipeline: pipeline.id, run: run.outcome.runId };
+  return made;
+}
+
+/** @type {[name: string, path: (m: NonNullable<typeof made>) => string, shows: string][]} */
+const SCREENS = [
+  ["chat", () => "/", "The tool answered"],
+  ["chat with a question", () => "/chat/asks", "make deploy"],
+  ["inbox", () => "/inbox", "make deploy"],
+  ["sessions", () => "/sessions", "asks"],
+  ["machines", () => "/nodes", "local"],
+  ["machine", () => "/nodes/local", "Run"],
+  ["processes", () => "/nodes/local?view=processes", "Nothing runs here"],
+  ["machine log", () => "/nodes/local?view=log", "Wrap"],
+  ["machine tools", () => "/nodes/local?view=tools", "Bash"],
+  ["about a machine", () => "/nodes/local?view=about", "Capabilities"],
+  ["several machines", () => "/nodes/all", "all machines"],
+  ["tools", () => "/tools", "Bash"],
+  ["tool", () => "/tools/Bash", "gantry call Bash"],
+  ["runs", () => "/runs", "Weekly report"],
+  ["timeline", () => "/runs/main", "Bash"],
+  ["schedules", () => "/schedules", "Morning report"],
+  ["schedule", (m) => `/schedules/${m.job}`, "Summarise what changed"],
+  ["tasks", () => "/tasks", "Renew the certificate"],
+  ["task", (m) => `/tasks/${m.task}`, "Renew the certificate"],
+  ["pipelines", () => "/pipelines", "Weekly report"],
+  ["pipeline", (m) => `/pipelines/${m.pipeline}`, "collect"],
+  ["pipeline run", (m) => `/pipelines/${m.pipeline}/runs/${m.run}`, "failed"],
+  ["agents", () => "/settings/agents", "lab/scripted-1"],
+  ["grants", () => "/settings/grants", "No grants"],
+  ["tokens", () => "/settings/tokens", "No tokens"],
+  ["browsers", () => "/settings/browsers", "this one"],
+  ["appearance", () => "/settings/appearance", "Colours"],
+  ["about", () => "/settings/about", "Instance"],
+  ["unknown page", () => "/settings/nothing", "Agents and models"],
+];
+
+const LOOKS = /** @type {const} */ ([["desktop", false], ["phone", true], ["desktop", true], ["phone", false], ["tablet", false]]);
+
+for (const [size, dark] of SOAK ? LOOKS : LOOKS.slice(0, 2)) {
+  for (const [name, path, shows] of SCREENS) {
+    test(`${name} opens, fits and is accessible (${size}, ${dark ? "dark" : "light"})`, async () => {
+      const page = await h.open({ size, dark });
+      const m = await fill(page);
+      await visit(page, h.gateway, path(m));
+      // Lists of a phone have all texts, but not all are in sight.
+      await page.locator("main").getByText(shows).first().waitFor({ state: "attached" });
+      await page.waitForTimeout(150);
+      await fits(page, name);
+      await accessible(page, name);
+    });
+  }
+}
+
+test("the palette goes to a screen, and ? lists the keys", async () => {
+  const page = await h.open();
+  await page.waitForFunction(() => document.querySelector(".shell"));
+  await page.waitForTimeout(300);
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox").fill("sched");
+  await accessible(page, "palette");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Schedules" }).waitFor();
+  assert.match(page.url(), /\/schedules$/);
+  await page.locator("main").focus();
+  await page.keyboard.press("?");
+  await page.getByText("Go to Machines").waitFor();
+  await page.keyboard.press("Escape");
+  await page.goBack();
+  assert.doesNotMatch(page.url(), /schedules/);
+});
