@@ -30,6 +30,7 @@ impl Chat<'_> {
             return Ok(());
         }
         let params = HistoryParams {
+            before: None,
             session_key: self.connection.key.clone(),
             from: Some(from),
             limit: Some(MAX_READ),
