@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gantry_agent::{
     Agent, AnswerFuture, Asker, CallResult, DmScope, End, Entry, FactsFuture, Incoming, Model, ModelFacts,
-    ModelFailure, Sessions, SessionsParts, State,
+    ModelFailure, SessionSettings, Sessions, SessionsParts, State,
 };
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_store::{Append, DataDir, Database, Journal, NewEvent, Objects};
@@ -179,19 +179,13 @@ fn replied(block: Block, stop: StopReason) -> Entry {
 fn sessions(data: &DataDir, database: &Database) -> Sessions {
     let (gate, _) = gate([]);
     Sessions::new(SessionsParts {
-        untrusted_paths: Vec::new(),
-        cache_paths: Vec::new(),
         session_labels: Arc::new(|_, _| {}),
         changes: Arc::new(|| Box::pin(async { Vec::new() })),
         journal: Journal::new(database.clone()),
         gate: Arc::new(gate),
         model: Arc::new(Silent),
         objects: Objects::folder(data),
-        agents: BTreeMap::from([("main".to_owned(), Agent::default())]),
-        dm_scope: DmScope::Main,
-        zone: jiff::tz::TimeZone::UTC,
-        roles: Default::default(),
-        child_limit: Duration::from_secs(600),
+        settings: SessionSettings::of(BTreeMap::from([("main".to_owned(), Agent::default())])),
         idle: gantry_agent::IDLE,
         nodes: Arc::new(Vec::new),
     })

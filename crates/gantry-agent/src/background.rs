@@ -189,7 +189,8 @@ impl Sessions {
         role: Option<&str>,
         model: Option<&str>,
     ) -> Vec<String> {
-        let Some(agent) = self.agents().get(&authority.agent) else {
+        let agents = self.agents();
+        let Some(agent) = agents.get(&authority.agent) else {
             return vec![format!("the agent {:?} is not configured", authority.agent)];
         };
         let mut errors = Vec::new();
@@ -213,7 +214,8 @@ impl Sessions {
 
     /// Whether a tool of background work can run commands. One that is not known counts as able to.
     pub fn runs_commands(&self, authority: &Authority, tool: &str) -> bool {
-        let Some(agent) = self.agents().get(&authority.agent) else { return true };
+        let agents = self.agents();
+        let Some(agent) = agents.get(&authority.agent) else { return true };
         let found = find_tool(&self.background_view(agent, authority), tool);
         found.is_none_or(|tool| tool.has_effect(Effect::RunsCommands))
     }
@@ -243,7 +245,7 @@ impl Sessions {
                 model: spec.model.clone(),
                 ..Spec::default()
             },
-            role,
+            role.as_ref(),
         );
         // Only a session with a model needs one.
         let model = match (&call, resolved.model.filter(|_| spec.model.is_some() || spec.role.is_some())) {

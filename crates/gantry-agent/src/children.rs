@@ -77,7 +77,7 @@ impl Sessions {
             text.as_ref().map_or(Ok(()), |text| check_text(what, text, MAX_MESSAGE_BYTES / 2))?;
         }
         let role = spec.role.as_deref().map(|name| self.role(name)).transpose()?;
-        let mut resolved = role::resolve(spec, role);
+        let mut resolved = role::resolve(spec, role.as_ref());
         if let Some(listed) = &spec.tools {
             self.check_tools(call, listed)?;
         }
@@ -131,9 +131,10 @@ impl Sessions {
         self.start(key, child, incoming).await
     }
 
-    pub(crate) fn role(&self, name: &str) -> Result<&Role, SessionError> {
-        let roles = &self.shared().parts.roles;
-        roles.get(name).ok_or_else(|| {
+    pub(crate) fn role(&self, name: &str) -> Result<Role, SessionError> {
+        let settings = self.shared().settings();
+        let roles = &settings.roles;
+        roles.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = roles.keys().map(String::as_str).collect();
             let near = nearest(name, known.iter().copied());
             let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
@@ -212,7 +213,7 @@ impl Sessions {
         let id = blake3::hash(format!("{step}\n{index}").as_bytes()).to_hex()[..16].to_owned();
         let key = self.key(&format!("agent:{}:child:{id}", call.agent), None)?;
         let now = now_ms();
-        let limit = i64::try_from(self.shared().parts.child_limit.as_millis()).unwrap_or(i64::MAX);
+        let limit = i64::try_from(self.shared().settings().child_limit.as_millis()).unwrap_or(i64::MAX);
         let child = Child {
             name: name.to_owned(),
             root: above.map_or_else(|| parent.key.clone(), |above| above.root.clone()),
@@ -315,7 +316,8 @@ impl Sessions {
         if call.session.is_none() || to.agent == call.agent {
             return Ok(());
         }
-        let is_off = |name: &String| self.agents().get(name).is_some_and(|agent| agent.flow == FlowRule::Off);
+        let settings = self.shared().settings();
+        let is_off = |name: &String| settings.agent(name).is_some_and(|agent| agent.flow == FlowRule::Off);
         let holds_both = [Label::Untrusted, Label::Private].iter().all(|label| call.labels.contains(label));
         if holds_both && is_off(&to.agent) && !is_off(&call.agent) {
             let message = format!(
@@ -327,7 +329,7 @@ impl Sessions {
         }
         let binding = std::iter::once(&call.agent).chain(&call.policy_agents);
         for name in binding {
-            let Some(listed) = self.agents().get(name).and_then(|agent| agent.messages.as_ref()) else {
+            let Some(listed) = settings.agent(name).and_then(|agent| agent.messages.as_ref()) else {
                 continue;
             };
             if *name != to.agent && !listed.contains(&to.agent) {
@@ -377,7 +379,7 @@ impl ChildHandle {
             Some(SessionEvent::Error { message, .. }) => Err(message),
             _ => Err(format!(
                 "took longer than {} seconds and was stopped",
-                self.sessions.shared().parts.child_limit.as_secs()
+                self.sessions.shared().settings().child_limit.as_secs()
             )),
         };
         // A child whose journal failed may retry, and its caller would not see the answer.

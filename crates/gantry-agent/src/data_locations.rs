@@ -140,12 +140,13 @@ impl DataLocations {
             return Ok(self.foreign.clone());
         }
         let marks = &shared.marks;
+        let settings = shared.settings();
         for location in self.reads.iter().chain(&self.writes).map(Path::new) {
             let touches = |listed: &&PathBuf| location.starts_with(listed) || listed.starts_with(location);
-            if let Some(cache) = shared.parts.cache_paths.iter().find(|cache| location.starts_with(cache)) {
+            if let Some(cache) = settings.cache_paths.iter().find(|cache| location.starts_with(cache)) {
                 return Ok(Some(format!("commands put them into {}", cache.display())));
             }
-            if let Some(listed) = shared.parts.untrusted_paths.iter().find(touches) {
+            if let Some(listed) = settings.untrusted_paths.iter().find(touches) {
                 return Ok(Some(format!("others put them into {}", listed.display())));
             }
         }

@@ -347,10 +347,10 @@ impl Driver {
     }
 
     fn agent(&self) -> Agent {
-        let agents = &self.shared.parts.agents;
-        let mut own = agents.get(&self.key.agent).cloned().unwrap_or_default();
+        let settings = self.shared.settings();
+        let mut own = settings.agent(&self.key.agent).cloned().unwrap_or_default();
         if let Some(child) = self.child() {
-            return child.limited(own, agents);
+            return child.limited(own, &settings.agents);
         }
         if let Some(workspace) = self.state().and_then(|state| state.workspace.clone()) {
             own.workspace = workspace;
@@ -451,7 +451,7 @@ impl Driver {
             return Ok(());
         }
         let agent = self.agent();
-        let due = reset::due(agent.reset, state.last_activity, incoming.at, &self.shared.parts.zone);
+        let due = reset::due(agent.reset, state.last_activity, incoming.at, &self.shared.settings().zone);
         let is_new = state.has_work() || state.messages.is_empty();
         if let Some(why) = due.filter(|_| !is_new) {
             self.reset_conversation(why).await?;

@@ -62,7 +62,7 @@ pub use reset::ResetPolicy;
 pub use role::{Role, Spec, built_in};
 pub use sessions::{
     ChangedFiles, IDLE, MAX_IMAGE_BYTES, MAX_MESSAGE_BYTES, NewMessage, OPERATOR, OPERATOR_VIA, Outgoing,
-    Sent, SessionError, SessionLabels, Sessions, SessionsParts,
+    Sent, SessionError, SessionLabels, SessionSettings, Sessions, SessionsParts,
 };
 pub use slash::{SLASH_COMMANDS, Slash, thinking};
 pub use state::{Addressee, State};

@@ -64,7 +64,8 @@ impl Sessions {
 
     /// The tools' own names by the names that models use.
     fn tool_names(&self, agent: &str) -> HashMap<String, String> {
-        let Some(agent) = self.agents().get(agent) else { return HashMap::new() };
+        let agents = self.agents();
+        let Some(agent) = agents.get(agent) else { return HashMap::new() };
         let view = self.gate().registry().view(&agent.scope);
         let shared = view.shared().into_iter().map(|tool| tool.name);
         let own = view.entries().into_iter().map(|tool| tool.name().to_owned());

@@ -13,7 +13,7 @@ use gantry_store::{
     ChannelEvent, DatabaseError, FoundEvent, Grants, Journal, JournalEvent, NewOutboxMessage, Objects,
     SessionRow, TaintMarks,
 };
-use gantry_tool::{Gate, Label, nearest};
+use gantry_tool::{Gate, Label, Live, nearest};
 use jiff::tz::TimeZone;
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -68,26 +68,63 @@ pub struct SessionsParts {
     pub model: Arc<dyn Model>,
     /// The storage of agents' files.
     pub objects: Objects,
-    /// The agents by name.
-    pub agents: BTreeMap<String, Agent>,
-    pub dm_scope: DmScope,
-    pub zone: TimeZone,
+    pub settings: SessionSettings,
     /// Returns the current machines.
     pub nodes: Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync>,
-    /// Files below these paths count as untrusted content.
-    pub untrusted_paths: Vec<PathBuf>,
     /// Returns the files that commands in sandboxes changed since the last call, where they may hold untrusted content.
     pub changes: ChangedFiles,
     /// Gives the machine the present labels of a session, for its commands that still run.
     pub session_labels: SessionLabels,
+    /// The time until an idle session is removed from memory, such as [`IDLE`].
+    pub idle: Duration,
+}
+
+/// What a changed configuration replaces while sessions run.
+#[derive(Debug, Clone)]
+pub struct SessionSettings {
+    /// The agents by name.
+    pub agents: Arc<BTreeMap<String, Agent>>,
+    pub dm_scope: DmScope,
+    pub zone: TimeZone,
+    /// Files below these paths count as untrusted content.
+    pub untrusted_paths: Vec<PathBuf>,
     /// Files below these paths count as untrusted if a tool reads them: package caches, which commands fill.
     pub cache_paths: Vec<PathBuf>,
     /// The roles of children by name.
     pub roles: BTreeMap<String, Role>,
     /// The time limit of a child.
     pub child_limit: Duration,
-    /// The time until an idle session is removed from memory, such as [`IDLE`].
-    pub idle: Duration,
+    /// Agents that were removed from the configuration, as they last were. Their runs end with the rights that they had.
+    pub removed: Arc<BTreeMap<String, Agent>>,
+}
+
+impl SessionSettings {
+    /// Settings of these agents, with defaults for the rest.
+    pub fn of(agents: BTreeMap<String, Agent>) -> SessionSettings {
+        SessionSettings {
+            agents: Arc::new(agents),
+            dm_scope: DmScope::Main,
+            zone: TimeZone::UTC,
+            untrusted_paths: Vec::new(),
+            cache_paths: Vec::new(),
+            roles: crate::role::built_in(),
+            child_limit: Duration::from_secs(600),
+            removed: Arc::default(),
+        }
+    }
+
+    /// Returns an agent that is configured, or was until it was removed.
+    pub(crate) fn agent(&self, name: &str) -> Option<&Agent> {
+        self.agents.get(name).or_else(|| self.removed.get(name))
+    }
+
+    /// Keeps the agents of the earlier settings that are gone now.
+    fn after(self, earlier: &SessionSettings) -> SessionSettings {
+        let known = earlier.removed.iter().chain(earlier.agents.iter());
+        let gone = known.filter(|(name, _)| !self.agents.contains_key(*name));
+        let removed = gone.map(|(name, agent)| (name.clone(), agent.clone())).collect();
+        SessionSettings { removed: Arc::new(removed), ..self }
+    }
 }
 
 /// The sessions of a gateway. Clones are cheap.
@@ -98,6 +135,7 @@ pub struct Sessions {
 
 pub(crate) struct Shared {
     pub(crate) parts: SessionsParts,
+    settings: Live<SessionSettings>,
     pub(crate) marks: TaintMarks,
     pub(crate) grants: Grants,
     pub(crate) stopping: CancellationToken,
@@ -115,11 +153,11 @@ pub(crate) struct Shared {
     /// The events of all sessions.
     everything: broadcast::Sender<Arc<SessionEventData>>,
     tasks: TaskTracker,
-    live: Mutex<HashMap<String, Live>>,
+    live: Mutex<HashMap<String, RunningSession>>,
 }
 
 /// A session with a running driver.
-struct Live {
+struct RunningSession {
     commands: mpsc::Sender<Command>,
     feed: Arc<Feed>,
 }
@@ -194,6 +232,10 @@ pub enum Sent {
 }
 
 impl Shared {
+    pub(crate) fn settings(&self) -> Arc<SessionSettings> {
+        self.settings.get()
+    }
+
     /// Marks the files that commands changed since the last call of this function. Calls that read files come after it.
     pub(crate) async fn mark_changed_files(&self, source: &str) -> Result<(), DatabaseError> {
         let changed = (self.parts.changes)().await;
@@ -225,13 +267,14 @@ impl Shared {
 
     /// The workspaces of all agents.
     pub(crate) fn workspaces(&self) -> Vec<PathBuf> {
-        self.parts.agents.values().map(|agent| agent.workspace.clone()).collect()
+        self.settings().agents.values().map(|agent| agent.workspace.clone()).collect()
     }
 }
 
 impl Sessions {
     pub fn new(parts: SessionsParts) -> Sessions {
         let shared = Shared {
+            settings: Live::new(parts.settings.clone()),
             marks: parts.journal.marks(),
             grants: parts.journal.grants(),
             search: tool_search::gate(&parts.gate),
@@ -253,6 +296,12 @@ impl Sessions {
         Sessions { shared }
     }
 
+    /// Replaces the settings. Running work goes on with them from its next step.
+    pub fn configure(&self, settings: SessionSettings) {
+        let earlier = self.shared.settings();
+        self.shared.settings.set(settings.after(&earlier));
+    }
+
     /// Resumes the runs of an earlier process. Returns the number of sessions.
     pub async fn resume(&self) -> Result<usize, SessionError> {
         let keys = self.shared.parts.journal.with_work().await?;
@@ -270,8 +319,9 @@ impl Sessions {
 
     /// Parses a key and checks that its agent exists.
     pub fn key(&self, text: &str, agent: Option<&str>) -> Result<SessionKey, SessionError> {
-        let key = SessionKey::parse(text, agent.unwrap_or(crate::key::MAIN), self.shared.parts.dm_scope)?;
-        let agents = &self.shared.parts.agents;
+        let settings = self.shared.settings();
+        let key = SessionKey::parse(text, agent.unwrap_or(crate::key::MAIN), settings.dm_scope)?;
+        let agents = &settings.agents;
         if agents.contains_key(&key.agent) {
             return Ok(key);
         }
@@ -420,7 +470,7 @@ impl Sessions {
         always: LastingApproval,
         by: &str,
     ) -> Result<String, SessionError> {
-        let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
+        let agent = self.shared.settings().agent(&key.agent).cloned().unwrap_or_default();
         let always = match always.offer {
             Some(_) => {
                 let open = self.status(key).await?.questions;
@@ -623,7 +673,7 @@ impl Sessions {
 
     /// The direct messages that share a conversation.
     pub fn dm_scope(&self) -> DmScope {
-        self.shared.parts.dm_scope
+        self.shared.settings().dm_scope
     }
 
     /// Returns the grants of all agents that count now. The newest comes first.
@@ -649,8 +699,9 @@ impl Sessions {
         &self.shared.parts.gate
     }
 
-    pub fn agents(&self) -> &BTreeMap<String, Agent> {
-        &self.shared.parts.agents
+    /// The configured agents.
+    pub fn agents(&self) -> Arc<BTreeMap<String, Agent>> {
+        self.shared.settings().agents.clone()
     }
 
     /// Stops all sessions. Running calls have `drain` to finish, then they are cancelled. Runs resume at the next start.
@@ -703,14 +754,14 @@ impl Sessions {
     }
 
     /// Reads from the session's driver entry. Starts a driver if there is none.
-    fn live<T>(&self, key: &SessionKey, read: impl FnOnce(&Live) -> T) -> T {
+    fn live<T>(&self, key: &SessionKey, read: impl FnOnce(&RunningSession) -> T) -> T {
         let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
         let session = live.entry(key.key.clone()).or_insert_with(|| {
             let (commands, taken) = mpsc::channel(COMMANDS);
             let feed = Arc::new(Feed::new(&key.key));
             let driver = Driver::new(self.shared.clone(), key.clone(), commands.clone(), feed.clone());
             self.shared.tasks.spawn(driver.run(taken));
-            Live { commands, feed }
+            RunningSession { commands, feed }
         });
         read(session)
     }

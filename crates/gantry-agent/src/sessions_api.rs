@@ -114,7 +114,8 @@ impl SessionsApi {
 
     pub(crate) fn list_agents(&self, identity: &Identity) -> Result<AgentList, Refusal> {
         let sessions = &self.sessions;
-        let agents = sessions.agents().iter().filter(|(id, _)| identity.may_act_as(id));
+        let agents = sessions.agents();
+        let agents = agents.iter().filter(|(id, _)| identity.may_act_as(id));
         let agents = agents.map(|(id, agent)| AgentInfo {
             id: id.clone(),
             model: agent.model.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_agent::{
     Agent, AnswerFuture, ApprovalDecision, Asker, DmScope, FactsFuture, Model, ModelFacts, ModelFailure,
-    NewMessage, Question, Sessions, SessionsParts,
+    NewMessage, Question, SessionSettings, Sessions, SessionsParts,
 };
 use gantry_domain::Identity;
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
@@ -158,19 +158,16 @@ impl World {
         });
         let agent = Agent { autonomy: setup.autonomy, ..Agent::default() };
         let sessions = Sessions::new(SessionsParts {
-            untrusted_paths: Vec::new(),
-            cache_paths: Vec::new(),
             session_labels: Arc::new(|_, _| {}),
             changes: Arc::new(|| Box::pin(async { Vec::new() })),
             journal: Journal::new(database.clone()),
             gate: gate.clone(),
             model: model.clone(),
             objects: Objects::folder(&data),
-            agents: BTreeMap::from([("main".to_owned(), agent.clone()), ("other".to_owned(), agent)]),
-            dm_scope: DmScope::Main,
-            zone: jiff::tz::TimeZone::UTC,
-            roles: gantry_agent::built_in(),
-            child_limit: Duration::from_secs(600),
+            settings: SessionSettings::of(BTreeMap::from([
+                ("main".to_owned(), agent.clone()),
+                ("other".to_owned(), agent),
+            ])),
             idle: gantry_agent::IDLE,
             nodes: Arc::new(Vec::new),
         });

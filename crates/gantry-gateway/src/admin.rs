@@ -179,8 +179,9 @@ impl Gateway {
         };
         let tools = tools.iter().filter(is_empty);
         let tools = tools.map(|name| format!("no tool matches {name:?} now{}", or_near(name, &known)));
-        let known: Vec<&str> = self.agents.keys().map(String::as_str).collect();
-        let unknown = agents.iter().filter(|name| *name != "*" && !self.agents.contains_key(*name));
+        let configured = self.agents();
+        let known: Vec<&str> = configured.keys().map(String::as_str).collect();
+        let unknown = agents.iter().filter(|name| *name != "*" && !configured.contains_key(*name));
         tools.chain(unknown.map(|name| format!("unknown agent {name:?}{}", or_near(name, &known)))).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! Makes a call from an identity: its principal, agent, visible tools and workspace.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ impl Gateway {
     ) -> Result<Call, Refusal> {
         let acts = acting(identity, wanted.agent)?;
         let id = acts.unwrap_or(MAIN_AGENT);
-        let agent = self.agent(id)?;
+        let agents = self.agents();
+        let agent = find_agent(&agents, id)?;
         let principal = match (identity, wanted.agent, wanted.mcp) {
             (_, Some(id), _) => Principal::Agent { id: id.to_owned() },
             (Identity::Operator | Identity::Page(_), None, None) => Principal::Operator,
@@ -114,17 +116,17 @@ impl Gateway {
         let own = reads_on(own.within(agent.scope.clone()));
         Ok(if token.read_only { own.read_only() } else { own })
     }
+}
 
-    fn agent(&self, id: &str) -> Result<&Agent, Refusal> {
-        self.agents.get(id).ok_or_else(|| {
-            let shown: String = id.chars().take(64).collect();
-            let refusal = Refusal::new(RefusalCode::InvalidInput, format!("unknown agent \"{shown}\""));
-            match nearest(&shown, self.agents.keys().map(String::as_str)).first() {
-                Some(near) => refusal.with_hint(format!("did you mean \"{near}\"?")),
-                None => refusal.with_hint("configure agents as [agents.NAME] in gantry.toml"),
-            }
-        })
-    }
+fn find_agent<'a>(agents: &'a BTreeMap<String, Agent>, id: &str) -> Result<&'a Agent, Refusal> {
+    agents.get(id).ok_or_else(|| {
+        let shown: String = id.chars().take(64).collect();
+        let refusal = Refusal::new(RefusalCode::InvalidInput, format!("unknown agent \"{shown}\""));
+        match nearest(&shown, agents.keys().map(String::as_str)).first() {
+            Some(near) => refusal.with_hint(format!("did you mean \"{near}\"?")),
+            None => refusal.with_hint("configure agents as [agents.NAME] in gantry.toml"),
+        }
+    })
 }
 
 /// Returns the agent that an identity acts as: the named one, else its only one. `None` for a token without agents; then

@@ -14,7 +14,7 @@ use gantry_domain::{
 use gantry_link::Link;
 use gantry_protocol::{CloseReason, GatewayStatus, ProcessEnd, ProcessEnded};
 use gantry_store::{Database, DatabaseError};
-use gantry_tool::{Answer, Call, Gate, Outcome, Refusal, RefusalCode, ResultStore, Surface};
+use gantry_tool::{Answer, Call, Gate, Live, Outcome, Refusal, RefusalCode, ResultStore, Surface};
 use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +80,7 @@ pub struct Gateway {
     /// Memory quota for messages in transit.
     pub(crate) quota: Arc<MemoryQuota>,
     pub(crate) requests: Arc<IdempotentRequests>,
-    pub(crate) agents: BTreeMap<String, Agent>,
+    agents: Live<BTreeMap<String, Agent>>,
     pub(crate) auth: Auth,
     pub(crate) hosts: Hosts,
     pub(crate) workspace: PathBuf,
@@ -103,14 +103,29 @@ pub struct Gateway {
     pub(crate) revoked: broadcast::Sender<String>,
 }
 
+/// The agent `main` always exists.
+fn with_main(mut agents: BTreeMap<String, Agent>) -> BTreeMap<String, Agent> {
+    agents.entry(MAIN_AGENT.to_owned()).or_default();
+    agents
+}
+
 impl Gateway {
+    /// The configured agents.
+    pub(crate) fn agents(&self) -> Arc<BTreeMap<String, Agent>> {
+        self.agents.get()
+    }
+
+    /// Replaces the agents for calls that come later.
+    pub fn configure(&self, agents: BTreeMap<String, Agent>) {
+        self.agents.set(with_main(agents));
+    }
+
     /// Fails if two domains register the same method.
     pub fn new(parts: GatewayParts) -> Result<Arc<Gateway>, DuplicateMethod> {
         let none = Ok(Methods::default());
         let methods =
             parts.domains.iter().fold(none, |all, domain| all.and_then(|all| all.merge(domain.methods())))?;
-        let mut agents = parts.agents;
-        agents.entry(MAIN_AGENT.to_owned()).or_default();
+        let agents = Live::new(with_main(parts.agents));
         let (calls, ending) = (TaskTracker::new(), CancellationToken::new());
         let settling = parts.gate.clone();
         let instance = parts.nodes.instance.clone();

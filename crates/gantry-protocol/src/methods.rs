@@ -112,6 +112,7 @@ pub mod method {
     pub const CONFIG_SCHEMA: &str = "config.schema";
     pub const CONFIG_CHECK: &str = "config.check";
     pub const CONFIG_SET: &str = "config.set";
+    pub const CONFIG_RELOAD: &str = "config.reload";
     pub const SECRETS_LIST: &str = "secrets.list";
     pub const SECRETS_SET: &str = "secrets.set";
     pub const SECRETS_REMOVE: &str = "secrets.remove";

@@ -18,7 +18,7 @@ pub(crate) use write_file::write_whole_file;
 
 use std::sync::Arc;
 
-use gantry_tool::Tool;
+use gantry_tool::{Registry, Tool};
 
 pub use http_request::{TokenCache, missing_secrets};
 
@@ -40,6 +40,14 @@ pub(crate) const NATIVE_STATE_TOOLS: &[ToolEntry<Native>] = &[
     (memory_recall::NAME, memory_recall::tool),
     (ask_user::NAME, ask_user::tool),
 ];
+
+/// Offers `web_research` if the operator configured a search provider meanwhile, or withdraws it.
+pub(crate) fn refresh(machine: &Arc<Machine>, registry: &Registry) {
+    match machine.settings().web.search.is_configured() {
+        true => drop(registry.replace(web_research::tool(machine))),
+        false => registry.remove(&[web_research::NAME]),
+    }
+}
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     // `web_research` is offered only if the operator configured a search provider.

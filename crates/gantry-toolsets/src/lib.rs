@@ -26,7 +26,7 @@ mod workers;
 
 use std::sync::Arc;
 
-use gantry_tool::Tool;
+use gantry_tool::{Registry, Tool};
 
 pub use agent_shells::{
     AgentNetwork, AgentPort, EgressHost, EgressHostError, EgressSettings, IDLE_LIMIT, MAX_SHELL_SESSIONS,
@@ -69,6 +69,11 @@ pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
     tools.extend(make(assistant::NATIVE_STATE_TOOLS, native));
     tools.extend(make(gantry::TOOLS, machine));
     tools
+}
+
+/// Offers the tools that depend on settings, or withdraws them, after the settings changed.
+pub fn refresh_tools(machine: &Arc<Machine>, registry: &Registry) {
+    assistant::refresh(machine, registry);
 }
 
 /// Returns the names of [`all`] tools and of [`gateway_tools`], with bare names for node tools. It

@@ -15,7 +15,7 @@ mod workspace;
 mod write_file;
 
 use gantry_store::{Memories, ObjectError, Objects};
-use gantry_tool::{AskedCall, Call, Done, ToolError, done};
+use gantry_tool::{AskedCall, Call, Done, Live, ToolError, done};
 use serde_json::Value;
 
 use crate::{ToolEntry, asked};
@@ -34,14 +34,19 @@ type Ctx = gantry_tool::Ctx<Native>;
 pub struct Native {
     objects: Objects,
     /// The configuration in effect, with secrets already masked.
-    config: Value,
+    config: Live<Value>,
     pub(crate) memories: Memories,
 }
 
 impl Native {
     /// Creates the state. Agents can read `config`, so its secrets must be masked.
     pub fn new(objects: Objects, config: Value, memories: Memories) -> Native {
-        Native { objects, config, memories }
+        Native { objects, config: Live::new(config), memories }
+    }
+
+    /// Replaces the configuration that agents can read. Its secrets must be masked.
+    pub fn configure(&self, config: Value) {
+        self.config.set(config);
     }
 
     pub fn objects(&self) -> &Objects {

@@ -17,8 +17,10 @@ use gantry_protocol::{ErrorCode, WireError, method};
 use gantry_store::Database;
 use gantry_tool::Gate;
 use jiff::tz::TimeZone;
+use tokio::sync::mpsc;
 
 use crate::environment::Environment;
+use crate::live_config::Reload;
 
 pub(crate) struct Administration(Arc<State>);
 
@@ -27,6 +29,8 @@ struct State {
     database: Database,
     models: Arc<AgentModels>,
     zone: TimeZone,
+    /// Asks the gateway to apply the configuration file now.
+    reload: mpsc::Sender<Reload>,
     /// Set when the gateway starts.
     running: OnceLock<(Arc<Gate>, Arc<dyn GatewayServices>)>,
 }
@@ -37,8 +41,16 @@ impl Administration {
         database: Database,
         models: Arc<AgentModels>,
         zone: TimeZone,
+        reload: mpsc::Sender<Reload>,
     ) -> Administration {
-        Administration(Arc::new(State { environment, database, models, zone, running: OnceLock::new() }))
+        Administration(Arc::new(State {
+            environment,
+            database,
+            models,
+            zone,
+            reload,
+            running: OnceLock::new(),
+        }))
     }
 }
 
@@ -56,6 +68,7 @@ impl Domain for Administration {
             .on_operator(method::CONFIG_SCHEMA, &self.0, configuration::schema)
             .on_operator(method::CONFIG_CHECK, &self.0, configuration::check)
             .on_operator(method::CONFIG_SET, &self.0, configuration::set)
+            .on_operator(method::CONFIG_RELOAD, &self.0, configuration::reload)
             .on_operator(method::SECRETS_LIST, &self.0, secrets::list)
             .on_operator(method::SECRETS_SET, &self.0, secrets::set)
             .on_operator(method::SECRETS_REMOVE, &self.0, secrets::remove)

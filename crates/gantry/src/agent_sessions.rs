@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use gantry_agent::{AgentModels, Role, Sessions, SessionsParts};
+use gantry_agent::{AgentModels, Role, SessionSettings, Sessions, SessionsParts};
 use gantry_gateway::{Nodes, node_lines};
 use gantry_store::{Database, Journal};
 use gantry_tool::Gate;
@@ -28,13 +28,6 @@ pub(crate) struct SessionsOf<'a> {
 
 /// Builds the sessions of the agents that this gateway runs.
 pub(crate) fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
-    let mut agents = BTreeMap::new();
-    for (id, agent) in &of.config.agents {
-        agents.insert(id.clone(), agent.settings(of.workspace.to_owned())?);
-    }
-    if !agents.contains_key(MAIN_AGENT) {
-        agents.insert(MAIN_AGENT.to_owned(), AgentConfig::default().settings(of.workspace.to_owned())?);
-    }
     let (machine, labelled) = (of.machine.clone(), of.machine.clone());
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Sessions::new(SessionsParts {
@@ -42,21 +35,39 @@ pub(crate) fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
         gate: of.gate.clone(),
         model: of.models,
         objects: of.native.objects().clone(),
-        agents,
-        untrusted_paths: of.config.policy.untrusted_paths.clone(),
+        settings: session_settings(of.config, of.workspace, of.machine)?,
         changes: Arc::new(move || {
             let machine = machine.clone();
             Box::pin(async move { machine.take_changes().await })
         }),
         session_labels: Arc::new(move |session, labels| labelled.set_session_labels(session, labels)),
-        cache_paths: of.machine.caches(),
-        roles: roles(of.config),
-        child_limit: of.config.session.child_limit(),
         idle: gantry_agent::IDLE,
-        dm_scope: of.config.session.dm_scope(),
-        zone: zone(of.config)?,
         nodes: node_lines(of.gate.registry().clone(), of.nodes.clone(), version),
     }))
+}
+
+/// Returns the settings that a changed configuration replaces.
+pub(crate) fn session_settings(
+    config: &Config,
+    workspace: &Path,
+    machine: &Machine,
+) -> Result<SessionSettings> {
+    let mut agents = BTreeMap::new();
+    for (id, agent) in &config.agents {
+        agents.insert(id.clone(), agent.settings(workspace.to_owned())?);
+    }
+    if !agents.contains_key(MAIN_AGENT) {
+        agents.insert(MAIN_AGENT.to_owned(), AgentConfig::default().settings(workspace.to_owned())?);
+    }
+    Ok(SessionSettings {
+        untrusted_paths: config.policy.untrusted_paths.clone(),
+        cache_paths: machine.caches(),
+        roles: roles(config),
+        child_limit: config.session.child_limit(),
+        dm_scope: config.session.dm_scope(),
+        zone: zone(config)?,
+        ..SessionSettings::of(agents)
+    })
 }
 
 /// Returns the user's time zone: the configured one, or the machine's.

@@ -168,10 +168,11 @@ impl Config {
 /// Whether a running gateway needs a restart to apply a change of this key.
 pub(crate) fn needs_restart(key: &str) -> bool {
     let section = key.split('.').next().unwrap_or_default();
-    // A domain applies changes of the MCP servers. The other keys outside sections are read at start.
+    // Changes of these keys outside sections are applied while the gateway runs (`live_config.rs`).
+    const LIVE: [&str; 4] = ["mcpServers", "agents", "roles", "maxToolResultChars"];
     match Config::default().sections().iter().find(|(key, _)| key == section) {
         Some((_, found)) => found.needs_restart(),
-        None => section != "mcpServers",
+        None => !LIVE.contains(&section),
     }
 }
 
@@ -227,10 +228,20 @@ impl Default for McpConfig {
     }
 }
 
-impl ConfigSection for McpConfig {}
+impl ConfigSection for McpConfig {
+    fn needs_restart(&self) -> bool {
+        false
+    }
+}
+
 impl ConfigSection for AuditConfig {}
 impl ConfigSection for LogConfig {}
-impl ConfigSection for SessionConfig {}
+
+impl ConfigSection for SessionConfig {
+    fn needs_restart(&self) -> bool {
+        false
+    }
+}
 
 impl ConfigSection for NodeConfig {
     fn violations(&self, at: &str) -> Vec<Violation> {

@@ -29,6 +29,8 @@ use gantry_toolsets::{
 use gantry_transfers::{IDLE_LIMIT, Transfers, TransfersDomain, TransfersParts};
 use gantry_web::{WebDomain, WebParts};
 
+use tokio::sync::mpsc;
+
 use crate::administration::Administration;
 use crate::agent_sessions::{SessionsOf, sessions, zone};
 use crate::agent_shells_summary::agent_shells_summary;
@@ -37,7 +39,7 @@ use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::UsageError;
 use crate::gateway_tls::{self, Listening};
 use crate::google;
-use crate::live_config::{self, LiveConfig};
+use crate::live_config::{self, LiveConfig, LiveParts};
 use crate::local::{KEEPER_ARGUMENT, Setup, WORKER_ARGUMENT, gate_settings, masker, sensitive_paths};
 use crate::logging::{self, FILE_ONLY};
 use crate::models::{self, ConfiguredModels};
@@ -103,7 +105,8 @@ impl RunningGateway {
         let keeper_args = keeper_args();
         let processes = processes(environment, &keeper_args).await?;
         let closed = environment.closed();
-        let workers = workers(environment, &config, &closed, keeper_args)?;
+        let worker_setup = worker_setup(environment, &closed, keeper_args)?;
+        let workers = workers(&config, worker_setup(&config)?)?;
         let audit = AuditLog::open_with(&data.audit_log(), config.audit.limits());
         let audit = Arc::new(audit.context("cannot open the audit log")?);
         let setup = Setup {
@@ -172,6 +175,7 @@ impl RunningGateway {
             workspace: &workspace,
         })?;
         let outbox = Outbox::default();
+        let (reload, reloads) = mpsc::channel(16);
         let public_url = config.gateway.public_url.clone();
         let web = WebDomain::new(WebParts { database: database.clone(), page_dir, public_url });
         let tls = gateway_tls::tls_identity(environment, &config.gateway)?;
@@ -189,7 +193,7 @@ impl RunningGateway {
             Arc::new(FlowDomain::new(FlowParts { config: config.flow.clone(), tasks: config.tasks.clone(), database: database.clone(), sessions: sessions.clone(), outbox, clock: Clock::system(), zone: zone(&config)?, network: config.web.network(environment.trust()?), secret: models::stored_secret(environment), pages: pages(&machine), masker: masker.clone() })),
             Arc::new(GoogleDomain::new(google::parts(environment, &config, &machine, &native, &masker)?)),
             Arc::new(web.clone()),
-            Arc::new(Administration::new(environment.clone(), database.clone(), models.clone(), zone(&config)?)),
+            Arc::new(Administration::new(environment.clone(), database.clone(), models.clone(), zone(&config)?, reload)),
             #[cfg(feature = "gantry-example")] Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
         ];
         sessions.set_owner_commands(domains.iter().flat_map(|domain| domain.owner_commands()).collect());
@@ -253,8 +257,18 @@ impl RunningGateway {
             "started"
         );
         warnings.iter().for_each(|detail| tracing::warn!(target: FILE_ONLY, detail, "warning"));
+        let live = LiveParts {
+            gate: gate.clone(),
+            gateway: gateway.clone(),
+            machine: machine.clone(),
+            native: native.clone(),
+            sessions: sessions.clone(),
+            workers: workers.clone(),
+            worker_setup: Box::new(worker_setup),
+            workspace: workspace.clone(),
+        };
         let background = BackgroundWork {
-            config: LiveConfig { environment: environment.clone(), domains, notes },
+            config: LiveConfig { environment: environment.clone(), domains, parts: live, notes, reloads },
             maintenance: Maintenance { database: database.clone(), results: kept },
         };
         let background = tokio::spawn(background.run());
@@ -328,25 +342,30 @@ fn keeper_args() -> Vec<String> {
     std::iter::once(KEEPER_ARGUMENT.to_owned()).chain(open_files::raise()).collect()
 }
 
-/// Prepares the pool of worker processes. They start when calls need them.
-fn workers(
+/// Returns what every worker gets first, as a function of the configuration.
+fn worker_setup(
     environment: &Environment,
-    config: &Config,
     closed: &[PathBuf],
     keeper_args: Vec<String>,
-) -> Result<Option<Workers>> {
-    let setup = WorkerSetup {
-        closed: closed.to_vec(),
-        pending: environment.data.pending(),
-        sensitive: sensitive_paths(environment, config),
-        keeper: own_program()?,
-        keeper_args,
-        process_logs: environment.data.process_logs(),
-    };
-    let options = WorkersOptions {
-        args: vec![WORKER_ARGUMENT.into()],
-        ..WorkersOptions::new(own_program()?, serde_json::to_vec(&setup)?)
-    };
+) -> Result<impl Fn(&Config) -> Result<Vec<u8>> + Send + Sync + use<>> {
+    let (environment, closed, keeper) = (environment.clone(), closed.to_vec(), own_program()?);
+    Ok(move |config: &Config| {
+        let setup = WorkerSetup {
+            closed: closed.clone(),
+            pending: environment.data.pending(),
+            sensitive: sensitive_paths(&environment, config),
+            keeper: keeper.clone(),
+            keeper_args: keeper_args.clone(),
+            process_logs: environment.data.process_logs(),
+        };
+        Ok(serde_json::to_vec(&setup)?)
+    })
+}
+
+/// Prepares the pool of worker processes. They start when calls need them.
+fn workers(config: &Config, setup: Vec<u8>) -> Result<Option<Workers>> {
+    let args = vec![WORKER_ARGUMENT.into()];
+    let options = WorkersOptions { args, ..WorkersOptions::new(own_program()?, setup) };
     Ok(config.workers.apply(options).map(Workers::new))
 }
 
@@ -361,7 +380,7 @@ async fn report_process_exits(processes: Processes, gateway: Arc<Gateway>, maske
     }
 }
 
-fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
+pub(crate) fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
     let agent = |(id, agent): (&String, &AgentConfig)| {
         let made = Agent {
             autonomy: agent.autonomy,

@@ -87,8 +87,9 @@ impl Driver {
             facts.window = facts.window.min(learned.tokens);
         }
         let nodes = (parts.nodes)();
+        let settings = self.shared.settings();
         let context =
-            PromptContext { objects: &parts.objects, nodes: &nodes, zone: &parts.zone, now: now_ms() };
+            PromptContext { objects: &parts.objects, nodes: &nodes, zone: &settings.zone, now: now_ms() };
         let prompt = prompt::assemble(&self.key, agent, self.child(), &context).await;
         let labels = prompt.labels(&self.shared.marks).await.map_err(|err| err.to_string())?;
         let found = state.map(|state| state.found_tools.as_slice()).unwrap_or_default();

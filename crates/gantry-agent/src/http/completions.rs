@@ -211,8 +211,8 @@ impl Drop for Guard {
 
 fn no_such_model(api: &SessionsApi, name: &str) -> Response {
     let name: String = name.chars().take(80).collect();
-    let known = api.sessions.agents().keys();
-    let near = nearest(&name, known.map(String::as_str));
+    let agents = api.sessions.agents();
+    let near = nearest(&name, agents.keys().map(String::as_str));
     let mean = near.first().map_or(String::new(), |near| format!("; did you mean {near:?}?"));
     let hint = "GET /v1/models lists the agents";
     problem(StatusCode::NOT_FOUND, "model_not_found", &format!("unknown agent {name:?}{mean}"), Some(hint))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gantry_agent::{
     Agent, AnswerFuture, Asker, DmScope, FactsFuture, Model, ModelFacts, ModelFailure, NewMessage, Sent,
-    SessionEvent, SessionKey, Sessions, SessionsParts,
+    SessionEvent, SessionKey, SessionSettings, Sessions, SessionsParts,
 };
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_store::{DataDir, Database, Journal, Objects};
@@ -153,19 +153,13 @@ impl World {
         });
         let agents = BTreeMap::from([("main".to_owned(), setup.agent)]);
         let sessions = Sessions::new(SessionsParts {
-            untrusted_paths: Vec::new(),
-            cache_paths: Vec::new(),
             session_labels: Arc::new(|_, _| {}),
             changes: Arc::new(|| Box::pin(async { Vec::new() })),
             journal: journal.clone(),
             gate: gate.clone(),
             model: model.clone(),
             objects: Objects::folder(&data),
-            agents,
-            dm_scope: DmScope::Main,
-            zone: jiff::tz::TimeZone::UTC,
-            roles: gantry_agent::built_in(),
-            child_limit: Duration::from_secs(600),
+            settings: SessionSettings::of(agents),
             idle: setup.idle,
             nodes: Arc::new(Vec::new),
         });

@@ -51,7 +51,7 @@ pub(super) fn tool(native: &Arc<Native>) -> Tool {
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
-    let config = &ctx.state.config;
+    let config = &*ctx.state.config.get();
     Ok(done(match input.path {
         None => Output::All(AllValues { config: config.clone() }),
         Some(path) => {

@@ -42,9 +42,22 @@ pub(super) async fn check(
 
 pub(super) async fn set(state: Arc<State>, _: MethodContext, params: ConfigChange) -> Answer<ConfigChanged> {
     let key: String = params.key.chars().take(200).collect();
-    let changed = change(state, params, Save::Yes).await?;
+    let changed = change(state.clone(), params, Save::Yes).await?;
+    applied(&state).await?;
     tracing::info!(key, "config_changed");
     Ok(changed)
+}
+
+/// Applies the configuration file now. An invalid file changes nothing.
+pub(super) async fn reload(state: Arc<State>, _: MethodContext, _: Empty) -> Answer<Empty> {
+    applied(&state).await.map(|()| Empty {})
+}
+
+async fn applied(state: &State) -> Answer<()> {
+    let (done, outcome) = tokio::sync::oneshot::channel();
+    let stopping = || WireError::new(ErrorCode::Unavailable, "the gateway is stopping");
+    state.reload.send(done).await.map_err(|_| stopping())?;
+    outcome.await.map_err(|_| stopping())?.map_err(bad_params)
 }
 
 async fn change(state: Arc<State>, params: ConfigChange, save: Save) -> Answer<ConfigChanged> {

@@ -2,9 +2,11 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use gantry_protocol::{Empty, method};
 use gantry_store::GatewayLock;
 use serde_json::{Value, json};
 
+use crate::client::{Client, Target};
 use crate::config;
 use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
@@ -77,11 +79,27 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ConfigArgs) 
     Ok(Exit::Success)
 }
 
-/// Reports a change, and whether the gateway must be restarted to apply it.
+/// Lets the running gateway apply a change, and reports whether it has to be restarted instead.
 fn changed(environment: &Environment, output: &Output, key: &str, done: &str) {
-    let waits = GatewayLock::running(&environment.data).is_some() && config::needs_restart(key);
-    output.done(&match waits {
-        true => format!("{done} Restart the gateway to apply this change."),
-        false => done.to_owned(),
-    });
+    if GatewayLock::running(&environment.data).is_none() {
+        return output.done(done);
+    }
+    if config::needs_restart(key) {
+        return output.done(&format!("{done} Restart the gateway to apply this change."));
+    }
+    match apply(environment, output) {
+        Ok(()) => output.done(&format!("{done} The gateway has applied it.")),
+        // The file is valid: it was checked before it was written. The gateway sees the change by itself.
+        Err(err) => {
+            output.done(done);
+            output.warning(&format!("the running gateway did not apply the change: {err:#}"));
+        }
+    }
+}
+
+/// Lets the running gateway apply the configuration file now.
+pub(crate) fn apply(environment: &Environment, output: &Output) -> Result<()> {
+    let address = Target::gateway(environment, output)?;
+    let _: Empty = Client::once(&address, output, method::CONFIG_RELOAD, &Empty {})?;
+    Ok(())
 }

@@ -27,6 +27,10 @@ impl EgressConfig {
 }
 
 impl ConfigSection for EgressConfig {
+    fn needs_restart(&self) -> bool {
+        false
+    }
+
     fn violations(&self, at: &str) -> Vec<Violation> {
         let wrong = self.hosts().filter_map(Result::err);
         wrong.map(|err| Violation { path: format!("{at}.allow"), message: err.to_string() }).collect()

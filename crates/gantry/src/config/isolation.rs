@@ -68,6 +68,10 @@ impl From<NetworkConfig> for String {
 }
 
 impl ConfigSection for IsolationConfig {
+    fn needs_restart(&self) -> bool {
+        false
+    }
+
     fn violations(&self, at: &str) -> Vec<Violation> {
         let wrong = self.hosts().filter_map(Result::err);
         let wrong =

@@ -174,6 +174,10 @@ impl ConditionConfig {
 }
 
 impl ConfigSection for PolicyConfig {
+    fn needs_restart(&self) -> bool {
+        false
+    }
+
     fn violations(&self, at: &str) -> Vec<Violation> {
         let mut violations = misplaced(&format!("{at}.sensitivePaths"), &self.sensitive_paths);
         violations.extend(misplaced(&format!("{at}.untrustedPaths"), &self.untrusted_paths));

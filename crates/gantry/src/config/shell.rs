@@ -54,6 +54,10 @@ impl ShellConfig {
 }
 
 impl ConfigSection for ShellConfig {
+    fn needs_restart(&self) -> bool {
+        false
+    }
+
     fn violations(&self, at: &str) -> Vec<Violation> {
         let lists = [("path", &self.path), ("readable", &self.readable), ("caches", &self.caches)];
         lists.into_iter().flat_map(|(key, paths)| misplaced(&format!("{at}.{key}"), paths)).collect()

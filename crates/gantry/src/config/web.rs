@@ -38,6 +38,10 @@ struct SearchConfig {
 }
 
 impl ConfigSection for WebConfig {
+    fn needs_restart(&self) -> bool {
+        false
+    }
+
     fn violations(&self, _: &str) -> Vec<Violation> {
         WebConfig::violations(self)
     }
