@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use gantry_agent::{SessionSettings, Sessions};
+use gantry_agent::{ConfigVersion, SessionSettings, Sessions};
 use gantry_domain::{ConfigSections, Domain, FindingLevel};
 use gantry_gateway::Gateway;
 use gantry_mcp::client::{McpServerSpecs, ServerSpec, Servers, Surroundings};
@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::agent_sessions::session_settings;
-use crate::config::{Config, changes_that_need_restart};
+use crate::config::{Config, ConfigError, changes_that_need_restart};
 use crate::environment::Environment;
 use crate::local::{gate_settings, machine_settings};
 use crate::logging::FILE_ONLY;
@@ -28,6 +28,9 @@ use crate::running_gateway::agents as gateway_agents;
 
 /// How often the gateway checks the file for changes that it was not told of.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the file must stay the same before it is read, and how often that is checked.
+const SETTLE_TIME: Duration = Duration::from_millis(20);
+const SETTLE_CHECKS: u32 = 50;
 
 /// Opens the configured servers without starting them. Tools that are known from earlier are registered.
 pub(crate) fn open_mcp_servers(
@@ -84,15 +87,18 @@ impl LiveConfig {
     pub(crate) async fn follow(mut self) {
         let mut seen = self.environment.configuration_version();
         let mut last = self.environment.layers.load().ok();
+        // Why the file as it is was rejected.
+        let mut refused = None;
         loop {
             let asked = tokio::time::timeout(CHECK_INTERVAL, self.reloads.recv()).await.ok().flatten();
             let now = self.environment.configuration_version();
-            let outcome = match now == seen {
-                true => Ok(()),
-                false => self.load_and_apply(&mut last).await,
+            let is_news = now != seen;
+            let outcome = match is_news {
+                true => self.load_and_apply(&mut seen, &mut last).await,
+                false => refused.clone().map_or(Ok(()), Err),
             };
-            seen = now;
-            if let Err(reason) = &outcome {
+            refused = outcome.clone().err();
+            if let (Err(reason), true) = (&outcome, is_news) {
                 self.refuse(reason);
             }
             if let Some(asked) = asked {
@@ -101,8 +107,27 @@ impl LiveConfig {
         }
     }
 
-    async fn load_and_apply(&self, last: &mut Option<Config>) -> Result<(), String> {
-        let config = self.environment.layers.load().map_err(|err| format!("{err:#}"))?;
+    /// Reads the file once it stays the same for a moment: a program may be writing it, and its first half could be valid.
+    /// `seen` becomes the version that was read.
+    async fn settled_file(&self, seen: &mut ConfigVersion) -> Result<Config, ConfigError> {
+        for _ in 0..SETTLE_CHECKS {
+            *seen = self.environment.configuration_version();
+            tokio::time::sleep(SETTLE_TIME).await;
+            let config = self.environment.layers.load();
+            if self.environment.configuration_version() == *seen {
+                return config;
+            }
+        }
+        *seen = self.environment.configuration_version();
+        self.environment.layers.load()
+    }
+
+    async fn load_and_apply(
+        &self,
+        seen: &mut ConfigVersion,
+        last: &mut Option<Config>,
+    ) -> Result<(), String> {
+        let config = self.settled_file(seen).await.map_err(|err| format!("{err:#}"))?;
         self.apply(config.clone()).await?;
         self.warn_of_restart(last.as_ref(), &config);
         *last = Some(config);

@@ -45,6 +45,8 @@ pub(crate) enum ConfigAction {
         /// Key, with dots between levels, such as shell.sandbox
         key: String,
     },
+    /// Let the running gateway apply the file now, and report what is wrong with it
+    Reload,
     /// Print the path of the configuration file
     Path,
 }
@@ -72,6 +74,10 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: ConfigArgs) 
                 return Err(UsageError(format!("{key} is not set in {file}")).into());
             }
             changed(environment, output, &key, &format!("Removed {key}; its default applies."));
+        }
+        ConfigAction::Reload => {
+            apply(environment, output)?;
+            output.done("The gateway has applied the configuration.");
         }
         ConfigAction::Path if output.json => output.value(&json!(environment.layers.file)),
         ConfigAction::Path => output.line(&environment.layers.file.display().to_string()),

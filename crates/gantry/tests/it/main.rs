@@ -33,6 +33,7 @@ mod cli {
     mod config;
     mod exit_codes;
     mod gateway_parity;
+    mod live_config;
     mod models;
     mod native_tools;
     mod policy;

@@ -208,17 +208,17 @@ fn changed_model_applies_to_the_running_gateway() {
         );
     }
     // What needs a restart says so, where it is set, in the gateway's terminal and when asked.
-    let set = run(&world, &["config", "set", "web.allowedHosts", "[\"a.example\"]"], &[]);
+    let set = run(&world, &["config", "set", "gateway.drainSeconds", "7"], &[]);
     assert!(set.stderr.contains("Restart the gateway to apply this change."), "{set:?}");
     eventually("the gateway says so", std::time::Duration::from_secs(30), || {
-        std::fs::read_to_string(&log).unwrap().contains("web.allowedHosts). Restart the gateway")
+        std::fs::read_to_string(&log).unwrap().contains("gateway.drainSeconds). Restart the gateway")
     });
     let doctor = run(&world, &["doctor"], &[]).stdout;
-    assert!(doctor.contains("has changed since the gateway started (web.allowedHosts)"), "{doctor}");
+    assert!(doctor.contains("has changed since the gateway started (gateway.drainSeconds)"), "{doctor}");
     assert!(doctor.contains("lab/fake-1, and"), "{doctor}");
-    let unset = run(&world, &["config", "unset", "web.allowedHosts"], &[]);
+    let unset = run(&world, &["config", "unset", "gateway.drainSeconds"], &[]);
     assert!(unset.code == 0 && unset.stderr.contains("its default applies"), "{unset:?}");
-    assert_eq!(run(&world, &["config", "unset", "web.allowedHosts"], &[]).code, 2);
+    assert_eq!(run(&world, &["config", "unset", "gateway.drainSeconds"], &[]).code, 2);
     assert!(!run(&world, &["doctor"], &[]).stdout.contains("since the gateway started"));
     drop(up);
     assert_eq!(server.violations(), [""; 0]);

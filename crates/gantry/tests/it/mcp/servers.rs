@@ -324,7 +324,7 @@ fn server_name_must_not_equal_a_node_id() {
     let listed = world.run(&["mcp", "list"]);
     assert!(listed.stdout.contains("is already the name of a node"), "{listed:?}");
     assert!(!std::fs::read_to_string(&log).unwrap().contains("Restart the gateway"), "servers need none");
-    std::fs::write(&path, format!("{before}\n[agents.a]\ntools = [\"Read\"]\n")).unwrap();
+    std::fs::write(&path, format!("{before}\n[gateway]\ndrainSeconds = 7\n")).unwrap();
     eventually("changes that need a restart are reported", Duration::from_secs(20), || {
         std::fs::read_to_string(&log).unwrap().contains("Restart the gateway to apply the change")
     });
