@@ -10,6 +10,7 @@ mod connect;
 mod cron;
 mod error;
 mod events;
+mod files;
 mod frame;
 mod grants;
 mod inbox;
@@ -62,6 +63,10 @@ pub use cron::{
 };
 pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
+pub use files::{
+    DownloadFile, DownloadLink, TransferId, TransferInfo, TransferList, UploadBegin, UploadDone, UploadId,
+    UploadState,
+};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
 pub use grants::{GrantInfo, GrantList, GrantOffer, GrantParams, GrantReach, GrantScope, GrantsListParams};
 pub use inbox::{InboxItem, InboxList, InboxSubject};

@@ -173,7 +173,13 @@ impl RunningGateway {
         })?;
         let outbox = Outbox::default();
         let public_url = config.gateway.public_url.clone();
-        let web = WebDomain::new(WebParts { database: database.clone(), page_dir, public_url });
+        let web = WebDomain::new(WebParts {
+            database: database.clone(),
+            page_dir,
+            public_url,
+            objects: native.objects().clone(),
+            data: data.clone(),
+        });
         // Each domain is one line, its feature included.
         #[rustfmt::skip]
         let domains: Vec<Arc<dyn Domain>> = vec![
