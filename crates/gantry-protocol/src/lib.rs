@@ -18,6 +18,7 @@ mod methods;
 mod names;
 mod nodes;
 mod outbox;
+mod outside_tools;
 mod page_sessions;
 mod pipelines;
 mod ports;
@@ -82,6 +83,10 @@ pub use nodes::{
 pub use outbox::{
     ChatAnswer, ChatChoice, ChatDetails, ChatQuestion, ChatQuestionKind, OutboxBody, OutboxList,
     OutboxListParams, OutboxMessage, OutboxParams, OutboxState,
+};
+pub use outside_tools::{
+    ApiId, ApiInfo, ApiList, ApiProblem, ApiProfile, ApiSave, McpAccept, McpAccepted, McpReview, McpReviewed,
+    McpServer, McpServerList, McpTool,
 };
 pub use page_sessions::{
     ALL_PAGE_SESSIONS, PageLink, PageLogin, PageLoginResult, PageRevoke, PageRevoked, PageSessionInfo,

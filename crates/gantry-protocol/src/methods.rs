@@ -113,6 +113,13 @@ pub mod method {
     pub const SECRETS_LIST: &str = "secrets.list";
     pub const SECRETS_SET: &str = "secrets.set";
     pub const SECRETS_REMOVE: &str = "secrets.remove";
+    pub const APIS_LIST: &str = "apis.list";
+    pub const APIS_GET: &str = "apis.get";
+    pub const APIS_SAVE: &str = "apis.save";
+    pub const APIS_REMOVE: &str = "apis.remove";
+    pub const MCP_SERVERS: &str = "mcp.servers";
+    pub const MCP_REVIEW: &str = "mcp.review";
+    pub const MCP_ACCEPT: &str = "mcp.accept";
     pub const POLICY_EXPLAIN: &str = "policy.explain";
     pub const TRANSFERS_LIST: &str = "transfers.list";
     pub const TRANSFERS_LISTEN: &str = "transfers.listen";

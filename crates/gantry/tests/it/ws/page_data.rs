@@ -233,6 +233,13 @@ fn operators_methods_are_closed_to_tokens() {
             "uploads.cancel",
             "downloads.link",
             "gateway.doctor",
+            "apis.list",
+            "apis.get",
+            "apis.save",
+            "apis.remove",
+            "mcp.servers",
+            "mcp.review",
+            "mcp.accept",
         ] {
             let params = match method {
                 "page.revoke" | "transfers.cancel" => json!({"id": "x"}),
@@ -243,6 +250,10 @@ fn operators_methods_are_closed_to_tokens() {
                 "uploads.begin" => json!({"path": "a", "size": 1}),
                 "uploads.finish" | "uploads.cancel" => json!({"upload": "a"}),
                 "downloads.link" => json!({"path": "a"}),
+                "apis.get" | "apis.remove" => json!({"id": "a"}),
+                "apis.save" => json!({"profile": {}}),
+                "mcp.review" => json!({"name": "a"}),
+                "mcp.accept" => json!({"name": "a", "seen": "x"}),
                 _ => json!({}),
             };
             let refused = client.ask(method, params).await.unwrap_err();
@@ -255,5 +266,32 @@ fn operators_methods_are_closed_to_tokens() {
         assert!(client.ask("diff.render", json!({})).await.is_err());
         assert!(client.ask("graph.layout", json!({"nodes": [{"id": "a"}], "edges": []})).await.is_ok());
         assert_eq!(client.ask("inbox.list", json!({})).await.unwrap(), json!({"items": []}));
+    });
+}
+
+#[test]
+fn profiles_of_apis_are_checked_saved_and_removed() {
+    with_client(async |_, _, client| {
+        let refused = client.ask("apis.save", json!({"profile": {"id": "shop"}})).await.unwrap_err();
+        assert!(!refused.details.unwrap()["violations"].as_array().unwrap().is_empty());
+        let profile = json!({
+            "id": "shop", "name": "Shop", "description": "Orders of the shop.",
+            "base_url": "https://shop.example.com/v1", "auth": {"type": "none"},
+            "endpoints": [{"method": "GET", "path": "/orders/{id}", "description": "One order."}],
+            "guidelines": ["Ask for one order at a time."], "avoid": ["Asking for all orders at once."],
+        });
+        let saved = client.ask("apis.save", json!({"profile": profile})).await;
+        assert_eq!(saved.unwrap(), json!({"id": "shop"}));
+        assert!(client.ask("apis.save", json!({"profile": profile})).await.is_err(), "it exists");
+        assert!(client.ask("apis.save", json!({"profile": profile, "replace": true})).await.is_ok());
+        let listed = client.ask("apis.list", json!({})).await.unwrap();
+        assert_eq!(listed["apis"][0]["name"], "Shop", "{listed}");
+        let shown = client.ask("apis.get", json!({"id": "shop"})).await.unwrap();
+        assert_eq!(shown["profile"]["base_url"], "https://shop.example.com/v1", "{shown}");
+        assert!(client.ask("apis.remove", json!({"id": "shop"})).await.is_ok());
+        assert!(client.ask("apis.remove", json!({"id": "shop"})).await.is_err());
+        let servers = client.ask("mcp.servers", json!({})).await.unwrap();
+        assert_eq!(servers["servers"], json!([]));
+        assert!(client.ask("mcp.review", json!({"name": "none"})).await.is_err());
     });
 }
