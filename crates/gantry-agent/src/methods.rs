@@ -107,8 +107,13 @@ async fn listen(
     params: SessionParams,
 ) -> Answer<ListenResult> {
     let (_, key) = state.api.session(&context.identity, &params.session_key, Part::Reads).map_err(wire)?;
-    let (seq, unfinished) = start_listening(&state, &context, &key)?;
     // A session that does not exist yet is created by its first message.
+    let exists = state.api.session_status(&context.identity, &key.key).await.is_ok();
+    let (seq, unfinished) = start_listening(&state, &context, &key)?;
+    if !exists {
+        return Ok(ListenResult::New(SessionParams { session_key: key.key }));
+    }
+    // Read again, because something may have happened before the first event.
     let status = state.api.session_status(&context.identity, &key.key).await;
     Ok(match status {
         // A session that was idle is read from the journal by its status, and nothing is in progress.

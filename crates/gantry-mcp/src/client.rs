@@ -9,6 +9,7 @@ mod credentials;
 mod definition;
 mod domain;
 mod http;
+mod methods;
 mod oauth;
 mod sanitize;
 mod server;

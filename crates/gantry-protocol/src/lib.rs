@@ -10,6 +10,7 @@ mod connect;
 mod cron;
 mod error;
 mod events;
+mod files;
 mod frame;
 mod grants;
 mod inbox;
@@ -18,6 +19,7 @@ mod methods;
 mod names;
 mod nodes;
 mod outbox;
+mod outside_tools;
 mod page_sessions;
 mod pipelines;
 mod ports;
@@ -63,6 +65,10 @@ pub use cron::{
 };
 pub use error::{ErrorCode, WireError};
 pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
+pub use files::{
+    DownloadFile, DownloadLink, TransferId, TransferInfo, TransferList, UploadBegin, UploadDone, UploadId,
+    UploadState,
+};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
 pub use grants::{GrantInfo, GrantList, GrantOffer, GrantParams, GrantReach, GrantScope, GrantsListParams};
 pub use inbox::{InboxItem, InboxList, InboxSubject};
@@ -79,6 +85,10 @@ pub use nodes::{
 pub use outbox::{
     ChatAnswer, ChatChoice, ChatDetails, ChatQuestion, ChatQuestionKind, OutboxBody, OutboxList,
     OutboxListParams, OutboxMessage, OutboxParams, OutboxState,
+};
+pub use outside_tools::{
+    ApiId, ApiInfo, ApiList, ApiProblem, ApiProfile, ApiSave, McpAccept, McpAccepted, McpReview, McpReviewed,
+    McpServer, McpServerList, McpTool,
 };
 pub use page_sessions::{
     ALL_PAGE_SESSIONS, PageLink, PageLogin, PageLoginResult, PageRevoke, PageRevoked, PageSessionInfo,

@@ -116,7 +116,21 @@ pub mod method {
     pub const SECRETS_LIST: &str = "secrets.list";
     pub const SECRETS_SET: &str = "secrets.set";
     pub const SECRETS_REMOVE: &str = "secrets.remove";
+    pub const APIS_LIST: &str = "apis.list";
+    pub const APIS_GET: &str = "apis.get";
+    pub const APIS_SAVE: &str = "apis.save";
+    pub const APIS_REMOVE: &str = "apis.remove";
+    pub const MCP_SERVERS: &str = "mcp.servers";
+    pub const MCP_REVIEW: &str = "mcp.review";
+    pub const MCP_ACCEPT: &str = "mcp.accept";
     pub const POLICY_EXPLAIN: &str = "policy.explain";
+    pub const TRANSFERS_LIST: &str = "transfers.list";
+    pub const TRANSFERS_LISTEN: &str = "transfers.listen";
+    pub const TRANSFERS_CANCEL: &str = "transfers.cancel";
+    pub const UPLOADS_BEGIN: &str = "uploads.begin";
+    pub const UPLOADS_FINISH: &str = "uploads.finish";
+    pub const UPLOADS_CANCEL: &str = "uploads.cancel";
+    pub const DOWNLOADS_LINK: &str = "downloads.link";
     pub const PORTS_LIST: &str = "ports.list";
     pub const PORTS_FORWARD: &str = "ports.forward";
     pub const NODES_LIST: &str = "nodes.list";
@@ -145,6 +159,8 @@ pub mod event {
     pub const TOOLS_CHANGED: &str = "tools.changed";
     /// Gateway → client: an event of a session that it listens to.
     pub const SESSION_EVENT: &str = "session.event";
+    /// Gateway → client: the transfers, for clients that listen to them.
+    pub const TRANSFERS_CHANGED: &str = "transfers.changed";
     /// Gateway → client: the nodes and their state, for clients that listen to them.
     pub const NODES_CHANGED: &str = "nodes.changed";
     /// Gateway → client: the items of the inbox, for clients that listen to it.

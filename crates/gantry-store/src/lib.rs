@@ -71,5 +71,5 @@ pub use secrets::{
     MAX_SECRET_BYTES, Reference, SHORTEST_MASTER_KEY, Secret, Secrets, SecretsError, references,
 };
 pub use server_records::{Pin, RecordError, RecordVersion, ServerRecord, ServerRecords};
-pub use staged::Staged;
+pub use staged::{Staged, UPLOAD_PREFIX};
 pub use token::{PlainToken, new_join_token, new_node_token};

@@ -13,6 +13,9 @@ use crate::DataDir;
 const HASH_BLOCK: usize = 1 << 20;
 const MAX_ID_BYTES: usize = 64;
 
+/// The ids of files that clients upload begin like this. They belong to no transfer.
+pub const UPLOAD_PREFIX: &str = "upload-";
+
 /// A partly received file. Dropping it keeps the bytes. Only one handle per id may exist.
 #[derive(Debug)]
 pub struct Staged {

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::future::BoxFuture;
-use gantry_domain::{Domain, Running};
+use gantry_domain::{Domain, Methods, Running};
 use gantry_protocol::{ErrorCode, WireError};
 use gantry_tool::{Call, Message, Refusal, ToolError};
 use gantry_toolsets::{Endpoint, NodeLogs, NodeServices, ToolFuture, Transferred, gateway_tools};
 
+use crate::methods;
 use crate::transfers::Transfers;
 
 /// How often a caller gets a progress report. Surfaces send fewer of them.
@@ -22,6 +23,10 @@ pub struct TransfersDomain(pub Arc<Transfers>);
 impl Domain for TransfersDomain {
     fn name(&self) -> &'static str {
         "transfers"
+    }
+
+    fn methods(&self) -> Methods {
+        methods::methods(&self.0)
     }
 
     fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {

@@ -14,6 +14,7 @@ mod drive;
 mod failure;
 mod log;
 mod meter;
+mod methods;
 mod node_checks;
 mod node_connections;
 mod object_backend;

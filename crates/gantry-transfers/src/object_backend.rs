@@ -11,7 +11,7 @@ use gantry_protocol::{
     Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferParts,
     TransferPrepare, TransferPrepared, WireEntry, WireEntryKind, WireError,
 };
-use gantry_store::{DataDir, Depth, ObjectError, ObjectReader, Objects, Staged, content_type};
+use gantry_store::{DataDir, Depth, ObjectError, ObjectReader, Objects, Staged, UPLOAD_PREFIX, content_type};
 use gantry_tool::{Call, ToolError};
 use gantry_toolsets::{StoredTree, WorkspacePath};
 use gantry_transfer::{
@@ -150,7 +150,10 @@ impl ObjectBackend {
     }
 
     fn staged_ids(&self) -> Result<Vec<String>, TransferError> {
-        Staged::ids(&self.data).map_err(|err| staging("list the staged files", &err))
+        let mut ids = Staged::ids(&self.data).map_err(|err| staging("list the staged files", &err))?;
+        // Uploads of clients are no parts of transfers. The sweep removes those that nobody continues.
+        ids.retain(|id| !id.starts_with(UPLOAD_PREFIX));
+        Ok(ids)
     }
 
     fn discard_staged(&self, transfer: &str) -> Result<(), TransferError> {

@@ -16,6 +16,7 @@ use crate::connection::OwnServices;
 use crate::domain::tool_error;
 use crate::log;
 use crate::meter::Meters;
+use crate::methods::Listeners;
 use crate::node_connections::NodeConnections;
 use crate::object_backend::ObjectBackend;
 use crate::orphan_parts::{PartHolder, remove_orphan_parts};
@@ -60,6 +61,7 @@ pub struct Transfers {
     pub(crate) starting: tokio::sync::Mutex<()>,
     running: Mutex<HashMap<TransferKey, Arc<RunningTransfer>>>,
     meters: Meters,
+    pub(crate) listeners: Listeners,
 }
 
 impl Transfers {
@@ -80,6 +82,7 @@ impl Transfers {
             starting: tokio::sync::Mutex::default(),
             running: Mutex::default(),
             meters,
+            listeners: Listeners::default(),
         })
     }
 
@@ -166,6 +169,14 @@ impl Transfers {
             let _ = self.database.sweep_transfers(now_ms()).await;
             tokio::time::sleep(TIDY_INTERVAL).await;
         }
+    }
+
+    pub(crate) fn by_id(&self, id: &str) -> Option<Arc<RunningTransfer>> {
+        self.running().values().find(|transfer| transfer.id == id).cloned()
+    }
+
+    pub(crate) fn runs_any(&self) -> bool {
+        !self.running().is_empty()
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<TransferKey, Arc<RunningTransfer>>> {

@@ -5,6 +5,7 @@
 
 mod ansi;
 mod diff;
+mod downloads;
 mod graph;
 mod login;
 mod markdown;
@@ -14,6 +15,8 @@ mod page_headers;
 mod page_sessions;
 mod rendering;
 mod serve_page;
+mod storage_access;
+mod uploads;
 mod web_domain;
 
 pub use page_headers::CONTENT_SECURITY_POLICY;

@@ -47,7 +47,7 @@ pub(crate) async fn revoke(
     };
     for id in &ids {
         state.database.remove_page_session(id).await.map_err(failed)?;
-        if let Some(services) = state.services.get() {
+        if let Some((_, services)) = state.running.get() {
             services.end_page_session(id);
         }
         tracing::info!(session = id, "page_session_revoked");

@@ -4,19 +4,23 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use axum::Extension;
-use axum::routing::post;
+use axum::routing::{get, post, put};
+use axum::{Extension, Router};
 use futures_util::future::BoxFuture;
-use gantry_domain::{Domain, GatewayServices, Methods, PublicRoute, Running};
+use gantry_domain::{Domain, GatewayServices, Methods, PublicRoute, RequestContext, Running};
 use gantry_protocol::{PageLink, method};
-use gantry_store::Database;
+use gantry_store::{DataDir, Database, Objects};
+use gantry_tool::Gate;
 
+use crate::downloads::{self, Downloads};
 use crate::one_time_codes::{CODE_LIFE, OneTimeCodes};
 use crate::page_files::PageFiles;
+use crate::uploads::{self, Uploads};
 use crate::{login, page_sessions, rendering, serve_page};
 
 /// Attempts to log in that one address has in a minute.
 const LOGINS_PER_MINUTE: u32 = 20;
+const DOWNLOADS_PER_MINUTE: u32 = 300;
 const MAX_LOGIN_BYTES: usize = 1024;
 
 pub struct WebParts {
@@ -24,6 +28,8 @@ pub struct WebParts {
     /// Reads the page's files from here on each request, in place of those in the binary.
     pub page_dir: Option<PathBuf>,
     pub public_url: Option<String>,
+    pub objects: Objects,
+    pub data: DataDir,
 }
 
 #[derive(Clone)]
@@ -34,8 +40,12 @@ pub(crate) struct WebState {
     pub(crate) codes: OneTimeCodes,
     pub(crate) database: Database,
     public_url: Option<String>,
+    pub(crate) objects: Objects,
+    pub(crate) data: DataDir,
+    pub(crate) uploads: Uploads,
+    pub(crate) downloads: Downloads,
     /// Set when the gateway starts.
-    pub(crate) services: OnceLock<Arc<dyn GatewayServices>>,
+    pub(crate) running: OnceLock<(Arc<Gate>, Arc<dyn GatewayServices>)>,
 }
 
 impl WebDomain {
@@ -46,7 +56,11 @@ impl WebDomain {
             codes: OneTimeCodes::default(),
             database: parts.database,
             public_url: parts.public_url,
-            services: OnceLock::new(),
+            objects: parts.objects,
+            data: parts.data,
+            uploads: Uploads::default(),
+            downloads: Downloads::default(),
+            running: OnceLock::new(),
         }))
     }
 
@@ -69,6 +83,10 @@ impl Domain for WebDomain {
         "web"
     }
 
+    fn routes(&self) -> Router<RequestContext> {
+        Router::new().route("/v1/uploads/{id}", put(uploads::put)).layer(Extension(self.0.clone()))
+    }
+
     fn public_routes(&self) -> Vec<PublicRoute> {
         let login = PublicRoute {
             path: "/login",
@@ -76,7 +94,13 @@ impl Domain for WebDomain {
             max_body_bytes: MAX_LOGIN_BYTES,
             per_minute: LOGINS_PER_MINUTE,
         };
-        serve_page::routes(&self.0).into_iter().chain([login]).collect()
+        let download = PublicRoute {
+            path: "/download/{name}",
+            handler: get(downloads::download).layer(Extension(self.0.clone())),
+            max_body_bytes: MAX_LOGIN_BYTES,
+            per_minute: DOWNLOADS_PER_MINUTE,
+        };
+        serve_page::routes(&self.0).into_iter().chain([login, download]).collect()
     }
 
     fn methods(&self) -> Methods {
@@ -85,13 +109,17 @@ impl Domain for WebDomain {
             .on(method::ANSI_RENDER, &self.0, rendering::ansi)
             .on(method::DIFF_RENDER, &self.0, rendering::diff)
             .on(method::GRAPH_LAYOUT, &self.0, rendering::graph)
+            .on_operator(method::UPLOADS_BEGIN, &self.0, uploads::begin)
+            .on_operator(method::UPLOADS_FINISH, &self.0, uploads::finish)
+            .on_operator(method::UPLOADS_CANCEL, &self.0, uploads::cancel)
+            .on_operator(method::DOWNLOADS_LINK, &self.0, downloads::link)
             .on_operator(method::PAGE_LINK, &self.0, page_sessions::link)
             .on_operator(method::PAGE_SESSIONS, &self.0, page_sessions::list)
             .on_operator(method::PAGE_REVOKE, &self.0, page_sessions::revoke)
     }
 
     fn start<'a>(&'a self, running: &'a Running) -> BoxFuture<'a, anyhow::Result<()>> {
-        let _ = self.0.services.set(running.services.clone());
+        let _ = self.0.running.set((running.gate.clone(), running.services.clone()));
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! It is a domain of the binary, because only the binary knows the environment and the whole configuration.
 
+mod apis;
 mod audit;
 mod configuration;
 mod policy;
@@ -72,6 +73,10 @@ impl Domain for Administration {
             .on_operator(method::SECRETS_LIST, &self.0, secrets::list)
             .on_operator(method::SECRETS_SET, &self.0, secrets::set)
             .on_operator(method::SECRETS_REMOVE, &self.0, secrets::remove)
+            .on_operator(method::APIS_LIST, &self.0, apis::list)
+            .on_operator(method::APIS_GET, &self.0, apis::get)
+            .on_operator(method::APIS_SAVE, &self.0, apis::save)
+            .on_operator(method::APIS_REMOVE, &self.0, apis::remove)
             .on_operator(method::POLICY_EXPLAIN, &self.0, policy::explain)
     }
 

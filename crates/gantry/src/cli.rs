@@ -117,7 +117,7 @@ pub(crate) enum Command {
     /// Start the gateway without this machine's tools
     #[command(after_help = crate::commands::up::SERVE_EXAMPLES)]
     Serve(UpArgs),
-    /// Print a link that opens the web page, list the browsers that are logged in, log them out
+    /// Print a link to the web page; list and log out browsers
     Page(PageArgs),
     /// Manage the machines that may join: list, add, show, rename, tag, revoke, forget
     Nodes(NodesArgs),

@@ -177,7 +177,13 @@ impl RunningGateway {
         let outbox = Outbox::default();
         let (reload, reloads) = mpsc::channel(16);
         let public_url = config.gateway.public_url.clone();
-        let web = WebDomain::new(WebParts { database: database.clone(), page_dir, public_url });
+        let web = WebDomain::new(WebParts {
+            database: database.clone(),
+            page_dir,
+            public_url,
+            objects: native.objects().clone(),
+            data: data.clone(),
+        });
         let tls = gateway_tls::tls_identity(environment, &config.gateway)?;
         let listening = Listening::default();
         let join = gateway_tls::join_domain(&config.gateway, &nodes, &database, tls.as_ref(), &listening)?;

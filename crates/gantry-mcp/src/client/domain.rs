@@ -1,10 +1,10 @@
 //! The MCP servers as a domain of the gateway.
 
 use futures_util::future::BoxFuture;
-use gantry_domain::{Checked, ConfigSections, Domain, Finding, FindingLevel, Running};
+use gantry_domain::{Checked, ConfigSections, Domain, Finding, FindingLevel, Methods, Running};
 use gantry_tool::Violation;
 
-use super::{ServerSpec, Servers};
+use super::{ServerSpec, Servers, methods};
 
 /// The configured servers of a changed configuration.
 pub struct McpServerSpecs(pub Vec<ServerSpec>);
@@ -15,6 +15,10 @@ pub struct McpServersDomain(pub Servers);
 impl Domain for McpServersDomain {
     fn name(&self) -> &'static str {
         "MCP servers"
+    }
+
+    fn methods(&self) -> Methods {
+        methods::methods(&self.0)
     }
 
     fn check_config(&self, new: &ConfigSections) -> Result<Checked, Vec<Violation>> {

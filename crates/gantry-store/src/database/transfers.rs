@@ -149,6 +149,16 @@ impl Database {
         row.as_ref().map(transfer_row).transpose()
     }
 
+    /// Returns the newest transfers, the newest first.
+    pub async fn list_transfers(&self, limit: u32) -> Result<Vec<TransferRow>, DatabaseError> {
+        let rows = sqlx::query("SELECT * FROM transfers ORDER BY created DESC, id DESC LIMIT $1")
+            .bind(limit)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(query_error("list the transfers"))?;
+        rows.iter().map(transfer_row).collect()
+    }
+
     /// Returns unfinished transfers, oldest first.
     pub async fn unfinished_transfers(&self) -> Result<Vec<TransferRow>, DatabaseError> {
         let rows = sqlx::query("SELECT * FROM transfers WHERE state = 'running' ORDER BY created, id")

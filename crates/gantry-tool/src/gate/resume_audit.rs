@@ -1,4 +1,4 @@
-//! The two audit lines of work that continues after a restart without a new call, such as a transfer.
+//! The two audit lines of work without a call of its own: a transfer that continues after a restart, an upload.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,9 +31,30 @@ impl Gate {
         tool: &str,
         input: &Value,
     ) -> Result<ResumedWork, AuditError> {
+        self.begin_work(call, tool, input, Some(RESUMED)).await
+    }
+
+    /// Records that work begins which a surface does in place of the tool, such as an upload. The line is on disk when this
+    /// returns.
+    pub async fn begins(
+        self: &Arc<Self>,
+        call: &Call,
+        tool: &str,
+        input: &Value,
+    ) -> Result<ResumedWork, AuditError> {
+        self.begin_work(call, tool, input, None).await
+    }
+
+    async fn begin_work(
+        self: &Arc<Self>,
+        call: &Call,
+        tool: &str,
+        input: &Value,
+        status: Option<&'static str>,
+    ) -> Result<ResumedWork, AuditError> {
         let ending = self.record(call, tool, Phase::End, None);
         let mut beginning = self.record(call, tool, Phase::Begin, Some(input));
-        beginning.status = Some(RESUMED.into());
+        beginning.status = status.map(Into::into);
         let audit = self.parts.audit.clone();
         tokio::task::spawn_blocking(move || audit.append(beginning, Durability::Now))
             .await
@@ -63,6 +84,6 @@ impl ResumedWork {
 
 impl Drop for ResumedWork {
     fn drop(&mut self) {
-        self.append(Status::Failure, Some("the resumed work was stopped before it ended".into()));
+        self.append(Status::Failure, Some("the work was stopped before it ended".into()));
     }
 }

@@ -53,6 +53,7 @@ mod http {
 mod ws {
     mod clients;
     mod documentation;
+    mod page_data;
     mod python;
     mod request_validation;
 }
@@ -85,5 +86,6 @@ mod security {
     mod denials;
     mod file_modes;
     mod memory_pressure;
+    mod page;
     mod tokens;
 }

@@ -15,6 +15,7 @@ mod budgets;
 mod children;
 mod escalation;
 mod flow;
+mod following;
 mod google_flow;
 mod grants;
 mod idempotency;

@@ -19,7 +19,7 @@ reason = "not today"
 "#;
 
 #[test]
-fn every_route_except_health_requires_a_token() {
+fn every_route_except_health_and_the_page_requires_a_token() {
     let world = World::new();
     let up = Gateway::start(&world);
     let health = up.ask("GET", "/health", &[("Authorization", "")], b"");
@@ -37,8 +37,7 @@ fn every_route_except_health_requires_a_token() {
     assert_eq!(up.get("/v1/tools/local__Read").json()["inputSchema"]["type"], "object");
     assert_eq!(up.get("/v1/tools/Raed").status, 404);
     assert_eq!(up.node("local")["online"], true);
-    let routes =
-        ["/metrics", "/v1/tools", "/v1/tools/Read", "/v1/results/res_1", "/v1/nodes", "/nothing", "/"];
+    let routes = ["/metrics", "/v1/tools", "/v1/tools/Read", "/v1/results/res_1", "/v1/nodes", "/nothing"];
     for route in routes {
         let refused = up.ask("GET", route, &[("Authorization", "")], b"");
         assert_eq!((refused.status, refused.code().as_str()), (401, "unauthorized"), "{route}");
