@@ -23,6 +23,9 @@ export const SCREENS = [
   { id: "schedules", label: "Schedules", icon: "schedules", group: "Work", key: "d", load: () => import("./screens/schedules.js") },
   { id: "tasks", label: "Tasks", icon: "tasks", group: "Work", key: "k", load: () => import("./screens/tasks.js") },
   { id: "pipelines", label: "Pipelines", icon: "pipelines", group: "Work", key: "p", load: () => import("./screens/pipelines.js") },
+  { id: "channels", label: "Outbox", icon: "channels", group: "Work", key: "o", load: () => import("./screens/outbox.js") },
+  { id: "audit", label: "Audit", icon: "audit", group: "System", key: "a", load: () => import("./screens/audit.js") },
+  { id: "usage", label: "Usage", icon: "usage", group: "System", key: "u", load: () => import("./screens/usage.js") },
   { id: "settings", label: "Settings", icon: "settings", group: "System", key: ",", load: () => import("./screens/settings.js") },
 ];
 

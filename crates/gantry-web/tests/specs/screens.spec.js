@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { visit } from "../support/browser.js";
 import { accessible, fits, harness, send, SOAK } from "../support/harness.js";
 
-const h = harness();
+const h = harness({ config: '[agents.careful]\nautonomy = "supervised"\n' });
 
 /** @type {{ job: string, task: string, pipeline: string, run: string } | null} */
 let made = null;
@@ -15,8 +15,8 @@ async function fill(page) {
   if (made) return made;
   await send(page, 'call Bash {"command":"ls -la; exit 2"}');
   await page.getByText("The tool answered").waitFor();
-  await page.goto(h.gateway.url + "/chat/asks");
-  await send(page, 'call Bash {"command":"make deploy","escalate":{"reason":"needs the network"}}');
+  await page.goto(h.gateway.url + "/chat/agent:careful:asks");
+  await send(page, 'call Bash {"command":"make deploy"}');
   await page.locator(".question").waitFor();
   const job = await h.api(page, "cron.add", { name: "Morning report", schedule: { kind: "cron", expr: "0 9 * * 1-5" }, spec: { mode: "task", message: "Summarise what changed" } });
   await h.api(page, "cron.run", { id: job.id });
@@ -31,7 +31,7 @@ async function fill(page) {
 /** @type {[name: string, path: (m: NonNullable<typeof made>) => string, shows: string][]} */
 const SCREENS = [
   ["chat", () => "/", "The tool answered"],
-  ["chat with a question", () => "/chat/asks", "make deploy"],
+  ["chat with a question", () => "/chat/agent:careful:asks", "make deploy"],
   ["inbox", () => "/inbox", "make deploy"],
   ["sessions", () => "/sessions", "asks"],
   ["machines", () => "/nodes", "local"],
@@ -52,6 +52,13 @@ const SCREENS = [
   ["pipelines", () => "/pipelines", "Weekly report"],
   ["pipeline", (m) => `/pipelines/${m.pipeline}`, "collect"],
   ["pipeline run", (m) => `/pipelines/${m.pipeline}/runs/${m.run}`, "failed"],
+  ["outbox", () => "/channels", "No messages here"],
+  ["audit", () => "/audit", "local__Bash"],
+  ["usage", () => "/usage", "lab/scripted-1"],
+  ["policy", () => "/settings/policy", "Try it"],
+  ["secrets", () => "/settings/secrets", "No secrets"],
+  ["configuration", () => "/settings/configuration", "models.balanced"],
+  ["checks", () => "/settings/checks", "ok"],
   ["agents", () => "/settings/agents", "lab/scripted-1"],
   ["grants", () => "/settings/grants", "No grants"],
   ["tokens", () => "/settings/tokens", "No tokens"],

@@ -5,10 +5,9 @@ import { test } from "node:test";
 const { parseRoute, path } = await import("../../page/core/route.js");
 const { bytes, duration, visible } = await import("../../page/core/format.js");
 const { cliCall, curlCall, shellQuote } = await import("../../page/model/commands.js");
-const { layers } = await import("../../page/model/layers.js");
 const { timeline } = await import("../../page/model/timeline.js");
 const { fieldPath, plainSchema } = await import("../../page/parts/schema-form.js");
-const { plainLine } = await import("../../page/parts/log.js");
+const { colorOf } = await import("../../page/parts/log.js");
 const { enterSends, readDraft } = await import("../../page/parts/composer.js");
 const { rank } = await import("../../page/parts/palette.js");
 const { callSummary } = await import("../../page/parts/message.js");
@@ -42,12 +41,6 @@ test("a call for a shell is quoted", () => {
   assert.match(curlCall("http://127.0.0.1:7770", "tool::file_read", { path: "a" }, "main"), /Gantry-Agent: main.*\n.*tool%3A%3Afile_read/);
 });
 
-test("steps stand after all their sources, also in a circle", () => {
-  const places = layers([{ id: "a", from: [] }, { id: "b", from: ["a"] }, { id: "c", from: ["a", "b"] }]);
-  assert.deepEqual(places.map(({ column }) => column), [0, 1, 2]);
-  assert.equal(layers([{ id: "x", from: ["y"] }, { id: "y", from: ["x"] }]).length, 2);
-});
-
 test("optional values of a schema lose their null", () => {
   const root = { $defs: { Name: { type: "string", description: "n" } } };
   assert.equal(plainSchema({ anyOf: [{ type: "string" }, { type: "null" }], description: "d" }, root).type, "string");
@@ -64,12 +57,13 @@ test("a violation finds its field in both spellings", () => {
   assert.equal(fieldPath("$.a"), "/a");
 });
 
-test("a line of a log is text, whatever it tries", () => {
-  assert.equal(plainLine("\u001b[31mred\u001b[0m"), "red");
-  assert.equal(plainLine("\u001b]52;c;Zm9v\u0007clip"), "clip");
-  assert.equal(plainLine("\u001b]8;;http://evil\u001b\\link\u001b]8;;\u001b\\"), "link");
-  assert.equal(plainLine("10%\r50%\r100%"), "100%");
-  assert.equal(plainLine("a\u202eb"), "a\ufffdb");
+test("a colour is a known one, or none", () => {
+  assert.equal(colorOf("1"), "var(--ansi-1)");
+  assert.equal(colorOf("196"), "rgb(255 0 0)");
+  assert.equal(colorOf("244"), "rgb(128 128 128)");
+  assert.equal(colorOf("#a0B1c2"), "#a0B1c2");
+  assert.equal(colorOf("url(http://evil)"), "");
+  assert.equal(colorOf("999"), "");
 });
 
 test("Enter does not send while an input method composes, nor on touch", () => {
