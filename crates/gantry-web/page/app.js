@@ -19,6 +19,7 @@ export const SCREENS = [
   { id: "sessions", label: "Sessions", icon: "sessions", group: "", key: "s", load: () => import("./screens/sessions.js") },
   { id: "nodes", label: "Machines", icon: "nodes", group: "", key: "m", load: () => import("./screens/nodes.js") },
   { id: "tools", label: "Tools", icon: "tools", group: "", key: "t", load: () => import("./screens/tools.js") },
+  { id: "files", label: "Files", icon: "files", group: "", key: "f", load: () => import("./screens/files.js") },
   { id: "runs", label: "Runs", icon: "runs", group: "Work", key: "r", load: () => import("./screens/runs.js") },
   { id: "schedules", label: "Schedules", icon: "schedules", group: "Work", key: "d", load: () => import("./screens/schedules.js") },
   { id: "tasks", label: "Tasks", icon: "tasks", group: "Work", key: "k", load: () => import("./screens/tasks.js") },

@@ -3,7 +3,7 @@ import type { Methods as Generated, Events as GeneratedEvents, NodeInfo as Gener
 export type * from "../../../docs/protocol.d.ts";
 
 type Any = { params: any; result: any };
-type Later = "markdown" | "page" | "inbox" | "audit" | "usage" | "policy" | "secrets" | "mcp" | "config" | "transfers" | "files" | "graph" | "ansi" | "diff";
+type Later = "markdown" | "page" | "inbox" | "audit" | "usage" | "policy" | "secrets" | "mcp" | "config" | "transfers" | "uploads" | "downloads" | "graph" | "ansi" | "diff";
 export interface Methods extends Generated { [later: `${Later}.${string}`]: Any; "nodes.listen": Any; "gateway.doctor": Any; "sessions.search": Any; "sessions.rename": Any }
 export interface Events extends GeneratedEvents { "inbox.changed": any; "nodes.changed": any; "transfers.changed": any }
 export interface NodeInfo extends GeneratedNode { latencyMs?: number | null }

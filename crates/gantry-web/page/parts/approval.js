@@ -107,7 +107,7 @@ export function approvalCard({ sessionKey, question, origin }) {
     h(
       "div",
       { class: "question-head" },
-      h("h3", { id }, title),
+      h("h2", { id }, title),
       machine ? h("span", { class: "machine" }, visible(machine)) : null,
       question.child ? badge("info", `asked by ${question.child.name}`) : null,
       countdown(question.expires),
@@ -168,7 +168,7 @@ export function askedCard({ sessionKey, asked, origin }) {
   return h(
     "section",
     { class: "question asked", "aria-labelledby": id, "data-question": asked.id },
-    h("div", { class: "question-head" }, h("h3", { id }, asked.questions[0]?.heading ?? "The agent asks"), asked.child ? badge("info", `asked by ${asked.child.name}`) : null, countdown(asked.expires)),
+    h("div", { class: "question-head" }, h("h2", { id }, asked.questions[0]?.heading ?? "The agent asks"), asked.child ? badge("info", `asked by ${asked.child.name}`) : null, countdown(asked.expires)),
     origin ?? null,
     h(
       "div",

@@ -34,7 +34,7 @@ function planCard(item, origin) {
   return h(
     "section",
     { class: "question", "aria-label": "Plan" },
-    h("div", { class: "question-head" }, h("h3", null, "Start this plan?")),
+    h("div", { class: "question-head" }, h("h2", null, "Start this plan?")),
     origin,
     h("pre", { class: "plain wrap question-body", tabindex: "0" }, plan?.text ?? ""),
     h("div", { class: "row" }, change, button("Ask for the change", () => (change.value.trim() ? answer(change.value) : undefined))),

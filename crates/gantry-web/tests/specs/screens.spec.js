@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { visit } from "../support/browser.js";
 import { accessible, fits, harness, send, SOAK } from "../support/harness.js";
 
 const h = harness({ config: '[agents.careful]\nautonomy = "supervised"\n' });
@@ -43,6 +42,8 @@ const SCREENS = [
   ["several machines", () => "/nodes/all", "all machines"],
   ["tools", () => "/tools", "Bash"],
   ["tool", () => "/tools/Bash", "gantry call Bash"],
+  ["files", () => "/files/local", "gantry.toml"],
+  ["storage", () => "/files/gsv", "gsv"],
   ["runs", () => "/runs", "Weekly report"],
   ["timeline", () => "/runs/main", "Bash"],
   ["schedules", () => "/schedules", "Morning report"],
@@ -52,7 +53,7 @@ const SCREENS = [
   ["pipelines", () => "/pipelines", "Weekly report"],
   ["pipeline", (m) => `/pipelines/${m.pipeline}`, "collect"],
   ["pipeline run", (m) => `/pipelines/${m.pipeline}/runs/${m.run}`, "failed"],
-  ["outbox", () => "/channels", "No messages here"],
+  ["outbox", () => "/channels", "Morning report"],
   ["audit", () => "/audit", "local__Bash"],
   ["usage", () => "/usage", "lab/scripted-1"],
   ["policy", () => "/settings/policy", "Try it"],
@@ -71,18 +72,25 @@ const SCREENS = [
 const LOOKS = /** @type {const} */ ([["desktop", false], ["phone", true], ["desktop", true], ["phone", false], ["tablet", false]]);
 
 for (const [size, dark] of SOAK ? LOOKS : LOOKS.slice(0, 2)) {
-  for (const [name, path, shows] of SCREENS) {
-    test(`${name} opens, fits and is accessible (${size}, ${dark ? "dark" : "light"})`, async () => {
-      const page = await h.open({ size, dark });
-      const m = await fill(page);
-      await visit(page, h.gateway, path(m));
-      // Lists of a phone have all texts, but not all are in sight.
-      await page.locator("main").getByText(shows).first().waitFor({ state: "attached" });
-      await page.waitForTimeout(150);
-      await fits(page, name);
-      await accessible(page, name);
-    });
-  }
+  test(`every screen opens, fits and is accessible (${size}, ${dark ? "dark" : "light"})`, async () => {
+    const page = await h.open({ size, dark });
+    const m = await fill(page);
+    /** @type {string[]} */
+    const failures = [];
+    for (const [name, path, shows] of SCREENS) {
+      try {
+        await h.go(page, path(m));
+        // Lists of a phone have all texts, but not all are in sight.
+        await page.locator("main").getByText(shows).first().waitFor({ state: "attached", timeout: 10_000 });
+        await page.waitForTimeout(80);
+        await fits(page, name);
+        await accessible(page, name);
+      } catch (error) {
+        failures.push(`${name}: ${/** @type {any} */ (error).actual ?? /** @type {Error} */ (error).message}`);
+      }
+    }
+    assert.deepEqual(failures, []);
+  });
 }
 
 test("the palette goes to a screen, and ? lists the keys", async () => {

@@ -99,3 +99,15 @@ test("bars of a run end with it", () => {
   assert.deepEqual(run.bars.map(({ kind, start, end }) => [kind, start, end]), [["model", 200, 300], ["call", 400, 900], ["human", 500, 800]]);
   assert.equal(run.outcome, "stopped");
 });
+
+test("a listing is read, with links, spaces and devices", async () => {
+  const { joinPath, parentPath, parseListing } = await import("../../page/model/listing.js");
+  const { dir, entries } = parseListing("/srv/data\ntotal 8\ndrwxr-xr-x 2 root root 4096 Nov 18 20:19 sub dir/\n-rw-r--r-- 1 root root   281 Nov 18  2025 a b.txt\nlrwxrwxrwx 1 root root 3 Nov 18 20:19 link -> gone\ncrw-rw-rw- 1 root root 1, 3 Nov 18 20:19 null\n");
+  assert.equal(dir, "/srv/data");
+  assert.deepEqual(entries.map(({ name, directory }) => [name, directory]), [["sub dir", true], ["a b.txt", false], ["link", false], ["null", false]]);
+  assert.equal(entries[1].size, 281);
+  assert.equal(joinPath("/", "a"), "/a");
+  assert.equal(joinPath("", "a"), "a");
+  assert.equal(parentPath("/srv/data"), "/srv");
+  assert.equal(parentPath("/srv"), "/");
+});
