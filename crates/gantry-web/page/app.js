@@ -19,10 +19,14 @@ export const SCREENS = [
   { id: "sessions", label: "Sessions", icon: "sessions", group: "", key: "s", load: () => import("./screens/sessions.js") },
   { id: "nodes", label: "Machines", icon: "nodes", group: "", key: "m", load: () => import("./screens/nodes.js") },
   { id: "tools", label: "Tools", icon: "tools", group: "", key: "t", load: () => import("./screens/tools.js") },
+  { id: "files", label: "Files", icon: "files", group: "", key: "f", load: () => import("./screens/files.js") },
   { id: "runs", label: "Runs", icon: "runs", group: "Work", key: "r", load: () => import("./screens/runs.js") },
   { id: "schedules", label: "Schedules", icon: "schedules", group: "Work", key: "d", load: () => import("./screens/schedules.js") },
   { id: "tasks", label: "Tasks", icon: "tasks", group: "Work", key: "k", load: () => import("./screens/tasks.js") },
   { id: "pipelines", label: "Pipelines", icon: "pipelines", group: "Work", key: "p", load: () => import("./screens/pipelines.js") },
+  { id: "channels", label: "Outbox", icon: "channels", group: "Work", key: "o", load: () => import("./screens/outbox.js") },
+  { id: "audit", label: "Audit", icon: "audit", group: "System", key: "a", load: () => import("./screens/audit.js") },
+  { id: "usage", label: "Usage", icon: "usage", group: "System", key: "u", load: () => import("./screens/usage.js") },
   { id: "settings", label: "Settings", icon: "settings", group: "System", key: ",", load: () => import("./screens/settings.js") },
 ];
 

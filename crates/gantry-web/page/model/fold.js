@@ -230,19 +230,16 @@ export class Live {
   /** The run was announced, and neither ended nor was suspended. */
   running = false;
 
-  /** The text so far, as the answer to listening has it. @param {any} live @param {number} seq */
-  begin(live, seq) {
+  /** Begins with the text so far, as the answer to listening has it. @param {{ run: string, text: string, thinking: string } | null} unfinished @param {number} seq */
+  begin(unfinished, seq) {
     this.segments = [];
     this.overlay.clear();
-    this.running = Boolean(live?.run);
-    this.run = live?.run ?? null;
-    if (!live?.text && !live?.thinking && !live?.calls?.length) return;
+    this.run = unfinished?.run ?? null;
+    this.running = Boolean(unfinished);
+    if (!unfinished || (!unfinished.text && !unfinished.thinking)) return;
     const segment = this.#segment(seq);
-    segment.text = live.text ?? "";
-    segment.thinking = live.thinking ?? "";
-    for (const call of live.calls ?? []) {
-      segment.calls.set(call.call, newCall(call.call, call.tool, { input: call.input ?? {}, inputText: call.inputText ?? "", state: call.state ?? "writing" }));
-    }
+    segment.text = unfinished.text;
+    segment.thinking = unfinished.thinking;
   }
 
   /** @param {number} seq @returns {Segment} */

@@ -69,16 +69,16 @@ export class SessionView {
       const listening = /** @type {any} */ (await wire.request("sessions.listen", { sessionKey: this.key }));
       if (opening !== this.#opening || this.#stopped) return;
       this.sessionKey = listening.sessionKey;
-      /** @type {SessionStatus} */
-      const status = listening.status ?? listening;
-      const known = Boolean(status.agent);
-      this.status.set(known ? status : null);
-      this.#live.begin(listening.live ?? (status.running ? { run: status.running } : null), listening.seq ?? -1);
-      this.running.set(Boolean(status.running));
+      // A session that does not exist yet has no state.
+      const known = Boolean(listening.agent);
+      this.status.set(known ? listening : null);
+      this.#live.begin(listening.unfinished ?? null, listening.seq ?? 0);
+      this.#live.running = Boolean(listening.running);
+      this.running.set(this.#live.running);
       if (this.loaded.peek() && this.atEnd.peek()) {
         await this.#sync();
       } else if (!this.loaded.peek()) {
-        await this.#tail(known ? status.events : 0, opening);
+        await this.#tail(listening.seq ?? 0, opening);
       }
       this.error.set(null);
       this.#draw();
@@ -92,6 +92,8 @@ export class SessionView {
     const from = Math.max(0, events - PAGE);
     const page = events === 0 ? { events: [] } : await wire.request("sessions.history", { sessionKey: this.key, from, limit: PAGE + 100 });
     if (opening !== this.#opening) return;
+    // Entries that came after listening began cover what its events said.
+    this.#live.covered(page.events, this.#aliases);
     this.#start = from;
     this.#setEntries(page.events, "start");
     this.atEnd.set(true);
@@ -172,6 +174,12 @@ export class SessionView {
     else if (event.event === "error") this.spoken.set(`The run failed: ${event.message}`);
     else if (event.event === "approval") this.spoken.set("The agent asks for an approval");
     else if (event.event === "asked") this.spoken.set("The agent asks a question");
+  }
+
+  /** Reads what the journal has by now, as after a message was accepted. */
+  readOn() {
+    void this.#sync();
+    void this.refreshStatus();
   }
 
   #statusNumber = 0;

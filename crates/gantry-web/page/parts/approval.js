@@ -4,7 +4,7 @@ import { each, h } from "../core/dom.js";
 import { duration, number, visible } from "../core/format.js";
 import { onDispose, signal, untracked, watch } from "../core/signal.js";
 import { wire } from "../core/wire.js";
-import { diffLines, json, longText } from "./message.js";
+import { diffView, json, longText } from "./message.js";
 import { ask, badge, button, field, icon, say, select } from "./ui.js";
 
 /** @import { Child } from "../core/dom.js" */
@@ -59,7 +59,7 @@ function changeText(question, text) {
   const input = /** @type {any} */ (question.input ?? {});
   const before = input.oldString ?? input.old_string;
   const after = input.newString ?? input.new_string;
-  if (typeof before === "string" && typeof after === "string") return diffLines(visible(before), visible(after));
+  if (typeof before === "string" && typeof after === "string") return diffView({ before: visible(before), after: visible(after) });
   return longText(visible(text));
 }
 
@@ -107,7 +107,7 @@ export function approvalCard({ sessionKey, question, origin }) {
     h(
       "div",
       { class: "question-head" },
-      h("h3", { id }, title),
+      h("h2", { id }, title),
       machine ? h("span", { class: "machine" }, visible(machine)) : null,
       question.child ? badge("info", `asked by ${question.child.name}`) : null,
       countdown(question.expires),
@@ -168,7 +168,7 @@ export function askedCard({ sessionKey, asked, origin }) {
   return h(
     "section",
     { class: "question asked", "aria-labelledby": id, "data-question": asked.id },
-    h("div", { class: "question-head" }, h("h3", { id }, asked.questions[0]?.heading ?? "The agent asks"), asked.child ? badge("info", `asked by ${asked.child.name}`) : null, countdown(asked.expires)),
+    h("div", { class: "question-head" }, h("h2", { id }, asked.questions[0]?.heading ?? "The agent asks"), asked.child ? badge("info", `asked by ${asked.child.name}`) : null, countdown(asked.expires)),
     origin ?? null,
     h(
       "div",

@@ -35,7 +35,7 @@ export function callTool(tool, input, options = {}) {
   return wire.request("tool.call", { tool, input, asks: true, ...(agent ? { agent } : {}) }, { deadlineMs: 30 * 60_000, ...rest });
 }
 
-/** The JSON of a call that must succeed. @param {string} tool @param {unknown} input @param {{ signal?: AbortSignal, deadlineMs?: number }} [options] @returns {Promise<any>} */
+/** The JSON of a call that must succeed. @param {string} tool @param {unknown} input @param {{ signal?: AbortSignal, deadlineMs?: number, progress?: (data: any) => void }} [options] @returns {Promise<any>} */
 export async function callJson(tool, input, options) {
   const answer = await callTool(tool, input, options);
   const json = /** @type {any} */ (answer.json);

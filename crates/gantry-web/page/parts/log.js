@@ -1,25 +1,39 @@
 // Lines of text that grow: followed at the end, searched, wrapped as the reader chose. The oldest lines leave.
 
 import { h } from "../core/dom.js";
+import { findText, markFound } from "../core/find.js";
 import { number } from "../core/format.js";
 import { onDispose, signal } from "../core/signal.js";
-import { button } from "./ui.js";
+import { ask, button } from "./ui.js";
+
+/** @import { AnsiRun, AnsiStyle } from "../../tests/api.d.ts" */
 
 const MOST_LINES = 4000;
 const LONGEST_LINE = 4000;
 const WRAP = "gantry.log.wrap";
 
-/** Escape sequences of terminals: colours are dropped here, and so is everything that acts. */
-// eslint-disable-next-line no-control-regex
-const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[@-Z\\-_]|[ -/]+[0-~])/g;
+/** The sixteen colours have names in the sheet; the others are computed. @param {string | undefined} color */
+export function colorOf(color) {
+  if (!color) return "";
+  if (/^#[0-9a-f]{6}$/i.test(color)) return color;
+  const n = Number(color);
+  if (!Number.isInteger(n) || n < 0 || n > 255) return "";
+  if (n < 16) return `var(--ansi-${n})`;
+  if (n >= 232) {
+    const level = 8 + (n - 232) * 10;
+    return `rgb(${level} ${level} ${level})`;
+  }
+  const level = (/** @type {number} */ part) => (part ? 55 + part * 40 : 0);
+  return `rgb(${level(Math.floor((n - 16) / 36))} ${level(Math.floor((n - 16) / 6) % 6)} ${level((n - 16) % 6)})`;
+}
 
-/** @param {string} text */
-export function plainLine(text) {
-  const clean = text.replace(ESCAPES, "");
-  // What a carriage return overwrites was progress.
-  const last = clean.replace(/\r+$/, "").split("\r").pop() ?? "";
-  // eslint-disable-next-line no-control-regex
-  return last.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+/** @param {AnsiRun} run */
+function drawRun(run) {
+  const { text, color, background, bold, dim, italic, underline, strike, inverse } = run;
+  if (!color && !background && !bold && !dim && !italic && !underline && !strike && !inverse) return text;
+  const [front, back] = inverse ? [background ?? "bg", color ?? "fg"] : [color, background];
+  const named = (/** @type {string | undefined} */ value) => (value === "bg" ? "var(--sunken)" : value === "fg" ? "var(--text)" : colorOf(value));
+  return h("span", { class: ["run", bold && "bold", dim && "dim", italic && "italic", underline && "underline", strike && "strike"].filter(Boolean).join(" "), style: { ...(front ? { color: named(front) } : {}), ...(back ? { background: named(back) } : {}) } }, text);
 }
 
 /** @typedef {ReturnType<typeof logView>} LogView */
@@ -49,22 +63,9 @@ export function logView(label) {
   let ranges = [];
   let at = 0;
   const mark = () => {
-    ranges = [];
-    const wanted = query.peek().toLowerCase();
-    if (wanted) {
-      for (const line of lines.children) {
-        const text = line.firstChild;
-        const lower = (text?.textContent ?? "").toLowerCase();
-        for (let from = lower.indexOf(wanted); text && from >= 0 && ranges.length < 2000; from = lower.indexOf(wanted, from + wanted.length)) {
-          const range = new Range();
-          range.setStart(text, from);
-          range.setEnd(text, Math.min(from + wanted.length, lower.length));
-          ranges.push(range);
-        }
-      }
-    }
-    if (ranges.length) CSS.highlights?.set("found", new Highlight(...ranges));
-    else CSS.highlights?.delete("found");
+    const wanted = query.peek();
+    ranges = findText(lines, wanted);
+    markFound(ranges);
     at = Math.min(at, Math.max(0, ranges.length - 1));
     hits.set(wanted ? (ranges.length ? `${at + 1} of ${number(ranges.length)}` : "not found") : "");
   };
@@ -76,22 +77,30 @@ export function logView(label) {
     following.set(false);
     ranges[at].startContainer.parentElement?.scrollIntoView({ block: "center" });
   };
-  onDispose(() => CSS.highlights?.delete("found"));
+  onDispose(() => markFound([]));
 
   const stick = () => {
     if (following.peek()) box.scrollTop = box.scrollHeight;
   };
-  /** @param {readonly string[]} more */
-  const append = (more) => {
-    const kept = more.slice(-MOST_LINES);
+  /** @type {AnsiStyle} */
+  let style = {};
+  // One piece after the other: the style at the end of a piece begins the next one.
+  let queue = Promise.resolve();
+  /** @param {() => Promise<void>} step */
+  const next = (step) => {
+    queue = queue.then(step).catch((error) => add([[{ text: `! ${error.message}` }]], 0));
+    return queue;
+  };
+  /** @param {AnsiRun[][]} more @param {number} left */
+  const add = (more, left) => {
     const fragment = document.createDocumentFragment();
-    for (const line of kept) {
-      const text = plainLine(line);
-      fragment.append(h("div", { class: "log-line" }, text.length > LONGEST_LINE ? `${text.slice(0, LONGEST_LINE)} … ${number(text.length - LONGEST_LINE)} more characters` : text || " "));
+    for (const runs of more) {
+      const length = runs.reduce((sum, run) => sum + run.text.length, 0);
+      fragment.append(h("div", { class: "log-line" }, length > LONGEST_LINE ? `${runs.map((run) => run.text).join("").slice(0, LONGEST_LINE)} … ${number(length - LONGEST_LINE)} more characters` : length ? runs.map(drawRun) : " "));
     }
     lines.append(fragment);
-    count += kept.length;
-    let out = more.length - kept.length;
+    count += more.length;
+    let out = left;
     while (count > MOST_LINES) {
       lines.firstChild?.remove();
       count--;
@@ -101,18 +110,26 @@ export function logView(label) {
     stick();
   };
   /** Replaces the last lines, which may have been incomplete. @param {number} drop @param {readonly string[]} more */
-  const replaceEnd = (drop, more) => {
-    for (let n = 0; n < drop && lines.lastChild; n++) {
-      lines.lastChild.remove();
-      count--;
-    }
-    append(more);
-  };
-  const clear = () => {
-    lines.replaceChildren();
-    count = 0;
-    dropped.set(0);
-  };
+  const replaceEnd = (drop, more) =>
+    next(async () => {
+      const kept = more.slice(-MOST_LINES);
+      const rendered = kept.length ? await ask("ansi.render", { text: kept.join("\n"), style }) : { lines: [], style };
+      style = rendered.style;
+      for (let n = 0; n < drop && lines.lastChild; n++) {
+        lines.lastChild.remove();
+        count--;
+      }
+      add(rendered.lines, more.length - kept.length);
+    });
+  /** @param {readonly string[]} more */
+  const append = (more) => replaceEnd(0, more);
+  const clear = () =>
+    next(async () => {
+      lines.replaceChildren();
+      count = 0;
+      style = {};
+      dropped.set(0);
+    });
   const element = h(
     "div",
     { class: "log" },

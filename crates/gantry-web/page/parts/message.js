@@ -1,7 +1,7 @@
 // Draws what an agent says. Markdown arrives from the gateway as a tree of nodes; only known tags become elements.
 
 import { h } from "../core/dom.js";
-import { duration, number } from "../core/format.js";
+import { duration, number, visible } from "../core/format.js";
 import { derived, onDispose, signal, untracked, watch } from "../core/signal.js";
 import { wire } from "../core/wire.js";
 import { ask, button, copyButton, dialog, icon } from "./ui.js";
@@ -9,76 +9,98 @@ import { ask, button, copyButton, dialog, icon } from "./ui.js";
 /** @import { Child } from "../core/dom.js" */
 /** @import { Read } from "../core/signal.js" */
 /** @import { CallItem } from "../model/fold.js" */
-/** @typedef {any} MdNode */
-/** @typedef {{ blocks: MdNode[], settled: number, settledBlocks: number }} Drawn */
+/** @import { MarkdownBlock, MarkdownInline, MarkdownItem } from "../../tests/api.d.ts" */
+/** @typedef {{ blocks: MarkdownBlock[], settled: number, settledBlocks: number }} Drawn */
 
-const TAGS = new Set(
-  ["p", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "del", "a", "hr", "br", "table", "thead", "tbody", "tr", "th", "td", "h1", "h2", "h3", "h4", "h5", "h6", "sup", "sub", "div", "span", "dl", "dt", "dd"],
-);
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
 
-/** @param {MdNode} node @returns {Node} */
-export function drawNode(node) {
-  if (typeof node === "string") return document.createTextNode(node);
-  const tag = TAGS.has(node?.t) ? node.t : "span";
-  const children = (node?.c ?? []).map(drawNode);
-  if (tag === "a") return link(String(node.href ?? ""), children);
-  if (node?.t === "img") return link(String(node.src ?? ""), [icon("globe"), document.createTextNode(` ${node.alt || "image"}`)]);
-  if (tag === "pre") return codeBlock(node);
-  if (node?.t === "input") return h("input", { type: "checkbox", checked: Boolean(node.checked), disabled: true, "aria-label": "done" });
-  // Headings of an answer are below those of the page.
-  const shown = /^h[1-6]$/.test(tag) ? `h${Math.min(6, Number(tag[1]) + 2)}` : tag;
-  const element = h(shown, null, children);
-  if (tag === "ol" && Number.isInteger(node.start)) element.setAttribute("start", String(node.start));
-  if ((tag === "td" || tag === "th") && ["left", "right", "center"].includes(node.align)) element.style.textAlign = node.align;
-  return tag === "table" ? h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": "Table" }, element) : element;
+/** @param {MarkdownBlock} block @returns {Node} */
+export function drawBlock(block) {
+  switch (block.block) {
+    case "paragraph":
+      return h("p", null, block.content.map(drawInline));
+    case "heading":
+      // Headings of an answer are below those of the page.
+      return h(`h${Math.min(6, block.level + 2)}`, null, block.content.map(drawInline));
+    case "code":
+      return h("div", { class: "code" }, h("div", { class: "code-head" }, h("span", null, block.language || "text"), copyButton(block.text)), h("pre", { tabindex: "0" }, h("code", null, block.text)));
+    case "quote":
+      return h("blockquote", null, block.blocks.map(drawBlock));
+    case "list":
+      return h(block.start === undefined || block.start === null ? "ul" : "ol", block.start ? { start: String(block.start) } : null, block.items.map(drawListItem));
+    case "table":
+      return h(
+        "div",
+        { class: "table-scroll", tabindex: "0", role: "region", "aria-label": "Table" },
+        h("table", null, h("thead", null, h("tr", null, block.header.map((cell, at) => drawCell("th", cell, block.align[at])))), h("tbody", null, block.rows.map((row) => h("tr", null, row.map((cell, at) => drawCell("td", cell, block.align[at])))))),
+      );
+    case "rule":
+      return h("hr");
+    default:
+      return h("p", null);
+  }
+}
+
+/** @param {MarkdownItem} item */
+function drawListItem(item) {
+  const box = typeof item.done === "boolean" ? h("input", { type: "checkbox", checked: item.done, disabled: true, "aria-label": item.done ? "done" : "open" }) : null;
+  // A short item is one line, not a paragraph.
+  const [first, ...rest] = item.blocks;
+  const line = first?.block === "paragraph" ? first.content.map(drawInline) : first ? drawBlock(first) : null;
+  return h("li", { class: box ? "todo" : undefined }, box, line, rest.map(drawBlock));
+}
+
+/** @param {"th" | "td"} tag @param {MarkdownInline[]} content @param {string | undefined} align */
+const drawCell = (tag, content, align) => h(tag, align && align !== "none" ? { style: { "text-align": align } } : null, content.map(drawInline));
+
+/** @param {MarkdownInline} inline @returns {Node} */
+function drawInline(inline) {
+  switch (inline.inline) {
+    case "text":
+      return document.createTextNode(inline.text);
+    case "code":
+      return h("code", null, inline.text);
+    case "emphasis":
+      return h("em", null, inline.content.map(drawInline));
+    case "strong":
+      return h("strong", null, inline.content.map(drawInline));
+    case "strike":
+      return h("del", null, inline.content.map(drawInline));
+    case "link":
+      return link(inline.href, inline.host ?? "", inline.content.map(drawInline));
+    case "break":
+      return h("br");
+    default:
+      return document.createTextNode("");
+  }
 }
 
 /** While the conversation holds private data and untrusted text, a click shows the whole address first. */
 export const askBeforeLinks = signal(false);
 
-/** @param {string} href @param {Child[]} children */
-function link(href, children) {
+/** `host` is where the link leads, if its text names another one. @param {string} href @param {string} host @param {Child[]} children */
+function link(href, host, children) {
   /** @type {URL | null} */
   let url = null;
   try {
     url = new URL(href);
   } catch {
-    // Relative addresses mean nothing here.
+    // Not an address: its text is shown.
   }
-  if (!url || !SCHEMES.has(url.protocol)) return h("span", { class: "dead-link", title: "This link cannot be opened" }, children, href ? ` (${href})` : "");
-  const text = h("span", null, children).textContent ?? "";
-  const looksLike = /^\s*(?:https?:\/\/)?([\w-]+(?:\.[\w-]+)+)/i.exec(text)?.[1]?.toLowerCase();
-  const misleading = looksLike && looksLike !== url.hostname && `www.${looksLike}` !== url.hostname;
+  if (!url || !SCHEMES.has(url.protocol)) return h("span", null, children);
   const target = url.href;
   const open = async (/** @type {Event} */ event) => {
-    if (!askBeforeLinks.peek() && !misleading) return;
+    if (!askBeforeLinks.peek() && !host) return;
     event.preventDefault();
     const answer = await dialog("Open this address?", (close) => [
-      h("p", { class: "dialog-text" }, "The agent has read untrusted text and private data. The address itself can carry data away."),
-      h("pre", { class: "plain wrap" }, target),
+      h("p", { class: "dialog-text" }, host ? "The text of the link names another host than its address." : "The agent has read untrusted text and private data. The address itself can carry data away."),
+      h("pre", { class: "plain wrap" }, visible(target)),
       h("div", { class: "dialog-actions" }, button("Cancel", () => close(), { extra: { autofocus: true } }), button("Open", () => close("open"), { kind: "primary" })),
     ]);
     if (answer === "open") window.open(target, "_blank", "noopener,noreferrer");
   };
-  return h("a", { href: target, target: "_blank", rel: "noopener noreferrer", title: target, onclick: open }, children, misleading ? h("span", { class: "real-host" }, ` [${url.hostname}]`) : null);
+  return h("a", { href: target, target: "_blank", rel: "noopener noreferrer", title: target, onclick: open }, children, host ? h("span", { class: "real-host" }, ` [${host}]`) : null);
 }
-
-/** @param {MdNode} node */
-function codeBlock(node) {
-  const code = node.c?.[0];
-  const text = textOf(node);
-  const lang = String(node.lang ?? code?.lang ?? "");
-  return h(
-    "div",
-    { class: "code" },
-    h("div", { class: "code-head" }, h("span", null, lang || "text"), copyButton(text)),
-    h("pre", { tabindex: "0" }, h("code", null, text)),
-  );
-}
-
-/** @param {MdNode} node @returns {string} */
-const textOf = (node) => (typeof node === "string" ? node : (node?.c ?? []).map(textOf).join(""));
 
 /** Texts that wait for the next request, drawn together. @type {{ text: string, done: (drawn: Drawn | null) => void }[]} */
 let queue = [];
@@ -145,7 +167,7 @@ export function markdown(text) {
       }
       plain = false;
       while (root.childNodes.length > settledBlocks) root.lastChild?.remove();
-      for (const block of drawn.blocks) root.append(drawNode(block));
+      for (const block of drawn.blocks) root.append(drawBlock(block));
       settled += drawn.settled;
       settledBlocks += drawn.settledBlocks;
     }
@@ -286,7 +308,7 @@ function callInput(item) {
   }
   const before = input.oldString ?? input.old_string ?? input.old_text;
   const after = input.newString ?? input.new_string ?? input.new_text;
-  if (typeof before === "string" && typeof after === "string") return [h("p", { class: "mono" }, input.path ?? input.filePath ?? ""), diffLines(before, after)];
+  if (typeof before === "string" && typeof after === "string") return [h("p", { class: "mono" }, input.path ?? input.filePath ?? ""), diffView({ before, after })];
   return json(input);
 }
 
@@ -324,23 +346,23 @@ export function longText(text) {
   );
 }
 
-/** The lines that an edit takes away and adds. What both sides share at the ends is left out. @param {string} before @param {string} after */
-export function diffLines(before, after) {
-  const old = before.split("\n");
-  const fresh = after.split("\n");
-  let start = 0;
-  while (start < old.length && start < fresh.length && old[start] === fresh[start]) start++;
-  let end = 0;
-  while (end < old.length - start && end < fresh.length - start && old[old.length - 1 - end] === fresh[fresh.length - 1 - end]) end++;
-  const context = (/** @type {string[]} */ lines) => lines.map((line) => h("div", { class: "line" }, `  ${line}`));
-  return h(
-    "div",
-    { class: "diff", role: "group", "aria-label": "Change", tabindex: "0" },
-    context(old.slice(Math.max(0, start - 2), start)),
-    old.slice(start, old.length - end).map((line) => h("div", { class: "line del" }, `- ${line}`)),
-    fresh.slice(start, fresh.length - end).map((line) => h("div", { class: "line add" }, `+ ${line}`)),
-    context(old.slice(old.length - end, old.length - end + 2)),
-  );
+/** What an edit takes away and adds, in pages. The gateway compares. @param {{ before?: string, after?: string, patch?: string }} change */
+export function diffView(change) {
+  const rows = h("div", { class: "diff", role: "group", "aria-label": "Change", tabindex: "0" });
+  const next = signal(/** @type {number | null} */ (null));
+  const trouble = signal("");
+  const read = async (/** @type {number} */ offset) => {
+    try {
+      const page = await ask("diff.render", { ...change, offset });
+      const signs = { same: " ", added: "+", removed: "-", gap: "", file: "" };
+      for (const row of page.rows) rows.append(h("div", { class: `line ${row.kind}` }, `${signs[/** @type {"same"} */ (row.kind)] ?? " "} ${row.text}`));
+      next.set(page.nextOffset ?? null);
+    } catch (error) {
+      trouble.set(/** @type {Error} */ (error).message);
+    }
+  };
+  void read(0);
+  return h("div", null, rows, () => (trouble() ? h("p", { class: "field-problem" }, trouble()) : null), () => (next() === null ? null : button("Show more", () => read(next.peek() ?? 0), { small: true })));
 }
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];

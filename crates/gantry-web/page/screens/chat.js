@@ -106,7 +106,7 @@ function conversation(sessionKey) {
     onsent: (told) => {
       if (told) showTold(told);
       scroll.toEnd();
-      void view.refreshStatus();
+      view.readOn();
     },
   });
   onDispose(input.stop);
@@ -134,7 +134,7 @@ function chatHead(sessionKey, view, scroll) {
   return h(
     "header",
     { class: "chat-head" },
-    h("div", { class: "chat-title" }, h("h1", null, () => shortKey(view.status()?.sessionKey ?? sessionKey)), h("p", { class: "sub" }, () => {
+    h("div", { class: "chat-title" }, h("h1", null, () => /** @type {any} */ (view.status())?.label || shortKey(view.status()?.sessionKey ?? sessionKey)), h("p", { class: "sub" }, () => {
       const status = view.status();
       return status ? [h("span", null, status.agent), " · ", h("span", null, status.model)] : "";
     })),
@@ -349,68 +349,9 @@ function transcript(view) {
     target?.scrollIntoView({ block: "start" });
   };
 
-  /** Searches in the window: the hits are marked without changing the text. */
-  const search = () => {
-    if (element.parentElement?.querySelector(".find")) return;
-    const count = signal("");
-    /** @type {Range[]} */
-    let hits = [];
-    let at = 0;
-    const run = () => {
-      hits = findText(column, input.value);
-      at = hits.length - 1;
-      show();
-    };
-    const show = () => {
-      CSS.highlights?.delete("found");
-      if (hits.length) CSS.highlights?.set("found", new Highlight(...hits));
-      count.set(input.value ? (hits.length ? `${at + 1} of ${hits.length}` : "not found") : "");
-      if (hits[at]) {
-        leave();
-        hits[at].startContainer.parentElement?.scrollIntoView({ block: "center" });
-      }
-    };
-    const close = () => {
-      CSS.highlights?.delete("found");
-      bar.remove();
-    };
-    const move = (/** @type {number} */ by) => {
-      if (hits.length) at = (at + by + hits.length) % hits.length;
-      show();
-    };
-    const input = h("input", {
-      type: "search",
-      "aria-label": "Search in this conversation",
-      placeholder: "Search in this conversation",
-      oninput: run,
-      onkeydown: (/** @type {KeyboardEvent} */ event) => {
-        if (event.key === "Enter") move(event.shiftKey ? 1 : -1);
-        if (event.key === "Escape") close();
-      },
-    });
-    const bar = h("div", { class: "find", role: "search" }, input, h("span", { class: "muted" }, count), button(null, () => move(-1), { icon: "up", kind: "bare", title: "Earlier" }), button(null, () => move(1), { icon: "down", kind: "bare", title: "Later" }), button(null, close, { icon: "close", kind: "bare", title: "Close" }));
-    element.before(bar);
-    input.focus();
-  };
+  /** Searches in the window. The part is loaded when it is first used. */
+  const search = () => void import("../parts/find-bar.js").then(({ findBar }) => findBar(element, column, leave));
   return { element, newer, toEnd, jump, search };
-}
-
-/** @param {Element} root @param {string} wanted @returns {Range[]} */
-function findText(root, wanted) {
-  const found = [];
-  const lower = wanted.toLowerCase();
-  if (!lower) return [];
-  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const text = (node.textContent ?? "").toLowerCase();
-    for (let at = text.indexOf(lower); at >= 0 && found.length < 1000; at = text.indexOf(lower, at + lower.length)) {
-      const range = new Range();
-      range.setStart(node, at);
-      range.setEnd(node, Math.min(at + lower.length, node.textContent?.length ?? 0));
-      found.push(range);
-    }
-  }
-  return found;
 }
 
 /** @param {Read<Item>} item @returns {HTMLElement} */

@@ -2,9 +2,9 @@
 
 import { each, h } from "../core/dom.js";
 import { path } from "../core/route.js";
-import { inbox, inboxCount, inboxLoaded, soon } from "../model/inbox.js";
+import { inbox, inboxCount, inboxLoaded } from "../model/inbox.js";
 import { approvalCard, askedCard } from "../parts/approval.js";
-import { ask, button, empty, header, say } from "../parts/ui.js";
+import { ask, badge, button, empty, header, say } from "../parts/ui.js";
 
 /** @import { InboxItem } from "../model/inbox.js" */
 
@@ -20,39 +20,25 @@ export default function Inbox() {
 
 /** @param {InboxItem} item */
 function card(item) {
-  const origin = h("p", { class: "origin" }, h("a", { href: path(["chat", item.sessionKey]) }, item.label || item.sessionKey), h("span", { class: "muted" }, ` · ${item.agent}`));
+  const origin = h("p", { class: "origin" }, h("a", { href: path(["chat", item.sessionKey]) }, item.label || item.sessionKey), h("span", { class: "muted" }, ` · ${item.agent} `), (item.labels ?? []).map((label) => badge("", label)));
   if (item.question) return approvalCard({ sessionKey: item.sessionKey, question: item.question, origin });
   if (item.asked) return askedCard({ sessionKey: item.sessionKey, asked: item.asked, origin });
-  if (item.plan) return planCard(item, origin);
-  return heldCard(item);
+  return planCard(item, origin);
 }
 
 /** @param {InboxItem} item @param {Node} origin */
 function planCard(item, origin) {
   const { plan } = item;
-  const answer = (/** @type {string} */ text) => ask("plans.answer", { approvalId: plan?.approvalId, answer: text }).then(soon);
+  const answer = (/** @type {string} */ text) => ask("plans.answer", { approvalId: plan?.approvalId, answer: text });
   const change = h("input", { type: "text", "aria-label": "What to change", placeholder: "What to change" });
   return h(
     "section",
     { class: "question", "aria-label": "Plan" },
-    h("div", { class: "question-head" }, h("h3", null, "Start this plan?")),
+    h("div", { class: "question-head" }, h("h2", null, "Start this plan?")),
     origin,
     h("pre", { class: "plain wrap question-body", tabindex: "0" }, plan?.text ?? ""),
     h("div", { class: "row" }, change, button("Ask for the change", () => (change.value.trim() ? answer(change.value) : undefined))),
     h("div", { class: "answers" }, button("Cancel the plan", () => answer("cancel")), button("Start", () => answer("proceed"), { kind: "primary" })),
-  );
-}
-
-/** @param {InboxItem} item */
-function heldCard(item) {
-  const { held } = item;
-  const act = (/** @type {any} */ method, /** @type {string} */ told) => ask(method, { id: held?.id }).then(() => (say(told), soon()));
-  return h(
-    "section",
-    { class: "question", "aria-label": "Held message" },
-    h("div", { class: "question-head" }, h("h3", null, `Send this message to ${held?.channel}?`)),
-    h("pre", { class: "plain wrap question-body", tabindex: "0" }, held?.text ?? ""),
-    h("div", { class: "answers" }, button("Drop", () => act("outbox.drop", "Dropped")), button("Send", () => act("outbox.resend", "Sent"), { kind: "primary" })),
   );
 }
 

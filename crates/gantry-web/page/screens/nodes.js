@@ -14,15 +14,8 @@ import { Resource, ask, badge, button, confirmed, dialog, empty, field, header, 
 /** @import { NodeInfo } from "../../tests/api.d.ts" */
 
 export default function Nodes() {
-  const list = new Resource(
-    async () => {
-      // The stream of states, and the list of tools that also says when machines come and go.
-      await ask("nodes.listen").catch(() => {});
-      await ask("tools.list", { follow: true, toolset: "node" });
-      return ask("nodes.list");
-    },
-    { events: ["tools.changed", "nodes.changed", "process.ended"], everyMs: 5000 },
-  );
+  const list = new Resource(() => ask("nodes.listen"));
+  onDispose(wire.on("nodes.changed", (now) => list.value.set(now)));
   const nodes = derived(() => /** @type {NodeInfo[]} */ (list.value()?.nodes ?? []));
   const chosen = derived(() => route().parts[0] ?? "");
   return h("div", { class: "split nodes-split", "data-open": () => (chosen() ? "yes" : "no") },
@@ -49,12 +42,15 @@ function nodeLink(node, chosen) {
     "a",
     { class: "chat-link node-link", href: path(["nodes", node.peek().id]), "aria-current": () => (chosen() === node().id ? "page" : null) },
     h("span", { class: "chat-link-title row" }, h("span", { class: () => `dot ${node().online ? "on" : ""}`, "aria-hidden": "true" }), h("span", null, () => node().id), () => (node().inFlight ? badge("run", `${node().inFlight} running`) : null)),
-    h("span", { class: "chat-link-sub" }, () => [stateWord(node()), node().clientPlatform, ...node().tags].filter(Boolean).join(" · ")),
+    h("span", { class: "chat-link-sub" }, () => [stateWord(node()), latency(node()), node().clientPlatform, ...node().tags].filter(Boolean).join(" · ")),
   );
 }
 
 /** @param {NodeInfo} node */
 const stateWord = (node) => (node.online ? "online" : node.revoked ? "revoked" : node.lastSeen ? "offline" : "never connected");
+
+/** @param {NodeInfo} node */
+const latency = (node) => (node.online && typeof node.latencyMs === "number" ? `${node.latencyMs < 10 ? node.latencyMs.toFixed(1) : Math.round(node.latencyMs)} ms` : "");
 
 /** @param {string} id @param {() => NodeInfo[]} nodes @param {Resource<any>} list */
 function oneNode(id, nodes, list) {
@@ -341,7 +337,7 @@ function about(id, node, list) {
     if (!info) return null;
     const fact = (/** @type {string} */ name, /** @type {any} */ value) => h("div", null, h("dt", null, name), h("dd", null, value));
     return [
-      h("dl", { class: "facts card pad" }, fact("State", stateWord(info)), fact("Platform", info.clientPlatform ?? "unknown"), fact("Version", info.clientVersion ?? "unknown"), fact("Tags", info.tags.length ? info.tags.join(", ") : "none"), fact("First seen", exactTime(info.firstSeen) || "never"), fact("Last seen", time(info.lastSeen)), fact("Running calls", number(info.inFlight)), fact("Capabilities", info.hostCapabilities.join(", "))),
+      h("dl", { class: "facts card pad" }, fact("State", stateWord(info)), fact("Platform", info.clientPlatform ?? "unknown"), fact("Version", info.clientVersion ?? "unknown"), fact("Tags", info.tags.length ? info.tags.join(", ") : "none"), fact("First seen", exactTime(info.firstSeen) || "never"), fact("Last seen", time(info.lastSeen)), fact("Latency", latency(info) || "unknown"), fact("Running calls", number(info.inFlight)), fact("Capabilities", info.hostCapabilities.join(", "))),
       h(
         "div",
         { class: "row section" },

@@ -4,7 +4,6 @@ import { each, h } from "../core/dom.js";
 import { duration, money, number } from "../core/format.js";
 import { go, path, route } from "../core/route.js";
 import { derived, signal, untracked } from "../core/signal.js";
-import { layers } from "../model/layers.js";
 import { longText } from "../parts/message.js";
 import { Resource, ask, badge, button, confirmed, dialog, empty, header, icon, say, time } from "../parts/ui.js";
 
@@ -127,41 +126,48 @@ function stepRow(step, chosen) {
 
 const WIDTH = 168;
 const HEIGHT = 52;
-const GAP_X = 56;
-const GAP_Y = 18;
 
-/** @param {PipelineDefinition} definition @param {() => Map<string, StepOutcome>} states @param {(step: string) => void} choose */
+/** The gateway places the steps; here they are drawn, with the state that they have now. @param {PipelineDefinition} definition @param {() => Map<string, StepOutcome>} states @param {(step: string) => void} choose */
 function graph(definition, states, choose) {
-  const places = layers(definition.steps.map((step) => ({ id: step.id, from: step.input_from ?? [] })));
-  const at = new Map(places.map((place) => [place.id, { x: 20 + place.column * (WIDTH + GAP_X), y: 20 + place.row * (HEIGHT + GAP_Y) }]));
-  const width = Math.max(...[...at.values()].map(({ x }) => x), 0) + WIDTH + 20;
-  const height = Math.max(...[...at.values()].map(({ y }) => y), 0) + HEIGHT + 20;
+  const known = new Set(definition.steps.map((step) => step.id));
+  const layout = new Resource(() =>
+    ask("graph.layout", {
+      nodes: definition.steps.map((step) => ({ id: step.id, width: WIDTH, height: HEIGHT })),
+      edges: definition.steps.flatMap((step) => (step.input_from ?? []).filter((from) => known.has(from)).map((from) => ({ from, to: step.id }))),
+    }),
+  );
+  return h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": "Steps" }, layout.view((drawn) => {
+    const [width, height] = [drawn.width + 40, drawn.height + 40];
+    return h(
+      "svg",
+      { width: String(width), height: String(height), viewBox: `-20 -20 ${width} ${height}`, role: "img", "aria-label": `${definition.steps.length} steps` },
+      drawn.edges.map((/** @type {any} */ edge) => h("path", { class: "edge", d: curve(edge.points) })),
+      drawn.nodes.map((/** @type {any} */ place) => stepBox(definition, place, states, choose)),
+    );
+  }));
+}
+
+/** A smooth line through points, from left to right. @param {[number, number][]} points */
+function curve(points) {
+  let path = `M${points[0].join(" ")}`;
+  for (let n = 1; n < points.length; n++) {
+    const [[x1, y1], [x2, y2]] = [points[n - 1], points[n]];
+    const half = (x2 - x1) / 2;
+    path += `C${x1 + half} ${y1} ${x2 - half} ${y2} ${x2} ${y2}`;
+  }
+  return path;
+}
+
+/** @param {PipelineDefinition} definition @param {{ id: string, x: number, y: number }} place @param {() => Map<string, StepOutcome>} states @param {(step: string) => void} choose */
+function stepBox(definition, place, states, choose) {
+  const step = definition.steps.find((one) => one.id === place.id);
   const cut = (/** @type {string} */ text, /** @type {number} */ length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
   return h(
-    "div",
-    { class: "graph", tabindex: "0", role: "region", "aria-label": "Steps" },
-    h(
-      "svg",
-      { width: String(width), height: String(height), viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${definition.steps.length} steps` },
-      definition.steps.flatMap((step) =>
-        (step.input_from ?? []).map((source) => {
-          const [a, b] = [at.get(source), at.get(step.id)];
-          if (!a || !b) return null;
-          const [x1, y1, x2, y2] = [a.x + WIDTH, a.y + HEIGHT / 2, b.x, b.y + HEIGHT / 2];
-          return h("path", { class: "edge", d: `M${x1} ${y1}C${x1 + 28} ${y1} ${x2 - 28} ${y2} ${x2} ${y2}` });
-        }),
-      ),
-      definition.steps.map((step) => {
-        const place = at.get(step.id) ?? { x: 0, y: 0 };
-        return h(
-          "g",
-          { class: () => `step ${states().get(step.id)?.status ?? ""}`, transform: `translate(${place.x} ${place.y})`, onclick: () => choose(step.id) },
-          h("rect", { class: "box", width: String(WIDTH), height: String(HEIGHT), rx: "9" }),
-          h("text", { x: "12", y: "22" }, cut(step.id, 20)),
-          h("text", { class: "step-sub", x: "12", y: "40" }, () => cut(states().get(step.id)?.status ?? step.tool ?? step.role ?? step.model ?? "agent", 24)),
-        );
-      }),
-    ),
+    "g",
+    { class: () => `step ${states().get(place.id)?.status ?? ""}`, transform: `translate(${place.x} ${place.y})`, onclick: () => choose(place.id) },
+    h("rect", { class: "box", width: String(WIDTH), height: String(HEIGHT), rx: "9" }),
+    h("text", { x: "12", y: "22" }, cut(place.id, 20)),
+    h("text", { class: "step-sub", x: "12", y: "40" }, () => cut(states().get(place.id)?.status ?? step?.tool ?? step?.role ?? step?.model ?? "agent", 24)),
   );
 }
 

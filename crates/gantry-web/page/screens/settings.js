@@ -7,12 +7,17 @@ import { icon } from "../parts/ui.js";
 import { about, appearance, browsers } from "./settings/browser.js";
 import { grants, tokens } from "./settings/access.js";
 import { agents } from "./settings/agents.js";
+import { configuration, doctor, policy, secrets } from "./settings/gateway.js";
 
 /** @type {readonly (readonly [string, string, import("../parts/ui.js").IconName, () => import("../core/dom.js").Child])[]} */
 const PARTS = [
   ["agents", "Agents and models", "user", agents],
+  ["policy", "Policy", "warn", policy],
   ["grants", "Grants", "check", grants],
   ["tokens", "Tokens", "key", tokens],
+  ["secrets", "Secrets", "key", secrets],
+  ["configuration", "Configuration", "settings", configuration],
+  ["checks", "Checks", "check", doctor],
   ["browsers", "Browsers", "globe", browsers],
   ["appearance", "Appearance", "edit", appearance],
   ["about", "About", "info", about],

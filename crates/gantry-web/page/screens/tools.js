@@ -6,7 +6,7 @@ import { path, route, setQuery } from "../core/route.js";
 import { derived, signal, untracked } from "../core/signal.js";
 import { cliCall, curlCall } from "../model/commands.js";
 import { callTool } from "../parts/call.js";
-import { diffLines, longText } from "../parts/message.js";
+import { longText } from "../parts/message.js";
 import { schemaForm } from "../parts/schema-form.js";
 import { Resource, ask, badge, button, copyButton, empty, header, problem, select, tabs } from "../parts/ui.js";
 
@@ -179,6 +179,5 @@ export function resultCard({ answer, error, ms, tool }) {
       h("span", { class: "right" }), text !== null && answer.json ? tabs("Result as", [["result", "Text"], ["json", "JSON"]], view, view.set) : null),
     (answer.warnings ?? []).map((/** @type {string} */ warning) => h("p", { class: "not-shown" }, warning)),
     () => (view() === "result" && typeof value?.diff === "string" ? longText(value.diff) : view() === "result" && text !== null ? longText(text || "(no output)") : longText(JSON.stringify(answer.json ?? answer.text, null, 2))),
-    () => (view() === "result" && typeof value?.before === "string" && typeof value?.after === "string" ? diffLines(value.before, value.after) : null),
   );
 }

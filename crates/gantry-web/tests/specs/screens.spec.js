@@ -2,10 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { visit } from "../support/browser.js";
 import { accessible, fits, harness, send, SOAK } from "../support/harness.js";
 
-const h = harness();
+const h = harness({ config: '[agents.careful]\nautonomy = "supervised"\n' });
 
 /** @type {{ job: string, task: string, pipeline: string, run: string } | null} */
 let made = null;
@@ -15,8 +14,8 @@ async function fill(page) {
   if (made) return made;
   await send(page, 'call Bash {"command":"ls -la; exit 2"}');
   await page.getByText("The tool answered").waitFor();
-  await page.goto(h.gateway.url + "/chat/asks");
-  await send(page, 'call Bash {"command":"make deploy","escalate":{"reason":"needs the network"}}');
+  await page.goto(h.gateway.url + "/chat/agent:careful:asks");
+  await send(page, 'call Bash {"command":"make deploy"}');
   await page.locator(".question").waitFor();
   const job = await h.api(page, "cron.add", { name: "Morning report", schedule: { kind: "cron", expr: "0 9 * * 1-5" }, spec: { mode: "task", message: "Summarise what changed" } });
   await h.api(page, "cron.run", { id: job.id });
@@ -31,7 +30,7 @@ async function fill(page) {
 /** @type {[name: string, path: (m: NonNullable<typeof made>) => string, shows: string][]} */
 const SCREENS = [
   ["chat", () => "/", "The tool answered"],
-  ["chat with a question", () => "/chat/asks", "make deploy"],
+  ["chat with a question", () => "/chat/agent:careful:asks", "make deploy"],
   ["inbox", () => "/inbox", "make deploy"],
   ["sessions", () => "/sessions", "asks"],
   ["machines", () => "/nodes", "local"],
@@ -43,6 +42,8 @@ const SCREENS = [
   ["several machines", () => "/nodes/all", "all machines"],
   ["tools", () => "/tools", "Bash"],
   ["tool", () => "/tools/Bash", "gantry call Bash"],
+  ["files", () => "/files/local", "gantry.toml"],
+  ["storage", () => "/files/gsv", "gsv"],
   ["runs", () => "/runs", "Weekly report"],
   ["timeline", () => "/runs/main", "Bash"],
   ["schedules", () => "/schedules", "Morning report"],
@@ -52,6 +53,13 @@ const SCREENS = [
   ["pipelines", () => "/pipelines", "Weekly report"],
   ["pipeline", (m) => `/pipelines/${m.pipeline}`, "collect"],
   ["pipeline run", (m) => `/pipelines/${m.pipeline}/runs/${m.run}`, "failed"],
+  ["outbox", () => "/channels", "Morning report"],
+  ["audit", () => "/audit", "local__Bash"],
+  ["usage", () => "/usage", "lab/scripted-1"],
+  ["policy", () => "/settings/policy", "Try it"],
+  ["secrets", () => "/settings/secrets", "No secrets"],
+  ["configuration", () => "/settings/configuration", "models.balanced"],
+  ["checks", () => "/settings/checks", "ok"],
   ["agents", () => "/settings/agents", "lab/scripted-1"],
   ["grants", () => "/settings/grants", "No grants"],
   ["tokens", () => "/settings/tokens", "No tokens"],
@@ -64,18 +72,25 @@ const SCREENS = [
 const LOOKS = /** @type {const} */ ([["desktop", false], ["phone", true], ["desktop", true], ["phone", false], ["tablet", false]]);
 
 for (const [size, dark] of SOAK ? LOOKS : LOOKS.slice(0, 2)) {
-  for (const [name, path, shows] of SCREENS) {
-    test(`${name} opens, fits and is accessible (${size}, ${dark ? "dark" : "light"})`, async () => {
-      const page = await h.open({ size, dark });
-      const m = await fill(page);
-      await visit(page, h.gateway, path(m));
-      // Lists of a phone have all texts, but not all are in sight.
-      await page.locator("main").getByText(shows).first().waitFor({ state: "attached" });
-      await page.waitForTimeout(150);
-      await fits(page, name);
-      await accessible(page, name);
-    });
-  }
+  test(`every screen opens, fits and is accessible (${size}, ${dark ? "dark" : "light"})`, async () => {
+    const page = await h.open({ size, dark });
+    const m = await fill(page);
+    /** @type {string[]} */
+    const failures = [];
+    for (const [name, path, shows] of SCREENS) {
+      try {
+        await h.go(page, path(m));
+        // Lists of a phone have all texts, but not all are in sight.
+        await page.locator("main").getByText(shows).first().waitFor({ state: "attached", timeout: 10_000 });
+        await page.waitForTimeout(80);
+        await fits(page, name);
+        await accessible(page, name);
+      } catch (error) {
+        failures.push(`${name}: ${/** @type {any} */ (error).actual ?? /** @type {Error} */ (error).message}`);
+      }
+    }
+    assert.deepEqual(failures, []);
+  });
 }
 
 test("the palette goes to a screen, and ? lists the keys", async () => {

@@ -15,7 +15,7 @@ export const launch = () => chromium.launch({ executablePath: process.env.CHROMI
  * Opens a page in a context of its own, and logs in.
  * @param {import("playwright-core").Browser} browser
  * @param {import("./gateway.js").Gateway} gateway
- * @param {{ size?: keyof typeof SIZES, dark?: boolean, at?: string, login?: boolean }} [options]
+ * @param {{ size?: keyof typeof SIZES, dark?: boolean, at?: string, login?: boolean, signedIn?: any }} [options]
  * @returns {Promise<WatchedPage>}
  */
 export async function open(browser, gateway, options = {}) {
@@ -28,12 +28,15 @@ export async function open(browser, gateway, options = {}) {
     reducedMotion: "reduce",
     locale: "en-GB",
     timezoneId: "UTC",
+    storageState: options.signedIn,
   });
   const page = await tab(context, gateway);
   if (options.login ?? true) {
-    await page.goto(await gateway.link());
-    await page.locator(".shell").waitFor();
-    if (options.at) await visit(page, gateway, options.at);
+    if (!options.signedIn) {
+      await page.goto(await gateway.link());
+      await page.locator(".shell").waitFor();
+    }
+    await visit(page, gateway, options.at ?? "/");
   }
   return page;
 }
@@ -57,7 +60,7 @@ export async function tab(context, gateway) {
   return page;
 }
 
-/** Follows a link inside the page, without loading it again. @param {import("playwright-core").Page} page @param {import("./gateway.js").Gateway} gateway @param {string} at */
+/** Opens a path, as from the address bar. @param {import("playwright-core").Page} page @param {import("./gateway.js").Gateway} gateway @param {string} at */
 export async function visit(page, gateway, at) {
   await page.goto(gateway.url + at);
   await page.locator(".shell").waitFor();

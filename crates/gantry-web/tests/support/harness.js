@@ -17,16 +17,31 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 export function harness(options = {}) {
   /** @type {WatchedPage[]} */
   let pages = [];
+  /** @type {any} */
+  let signedIn = null;
   const h = {
     gateway: /** @type {Gateway} */ (/** @type {unknown} */ (null)),
     model: /** @type {Model} */ (/** @type {unknown} */ (null)),
     browser: /** @type {import("playwright-core").Browser} */ (/** @type {unknown} */ (null)),
     /** @param {Parameters<typeof open>[2]} [given] */
     open: async (given) => {
-      const page = await open(h.browser, h.gateway, given);
+      if (!signedIn && given?.login !== false) {
+        // One login for all tests of the file; the tests of the login itself make their own.
+        const first = await open(h.browser, h.gateway, {});
+        signedIn = await first.context().storageState();
+        await first.context().close();
+      }
+      const page = await open(h.browser, h.gateway, { ...given, signedIn: given?.login === false ? undefined : signedIn });
       pages.push(page);
       return page;
     },
+    /** Goes to a path inside the page, as a link does. @param {WatchedPage} page @param {string} path */
+    go: (page, path) =>
+      page.evaluate(async (to) => {
+        const script = /** @type {HTMLScriptElement} */ (document.querySelector("script[type=module]"));
+        const { go } = await import(script.src.replace(/app\.js$/, "core/route.js"));
+        go(to);
+      }, path),
     /** Another tab of the same browser. @param {WatchedPage} page @param {string} at */
     tab: async (page, at) => {
       const other = await tab(page.context(), h.gateway);
@@ -85,7 +100,7 @@ export async function accessible(page, name) {
 export async function fits(page, name) {
   const wide = await page.evaluate(() => {
     const width = document.documentElement.clientWidth;
-    const within = (/** @type {Element} */ el) => Boolean(el.closest(".table-card, .table-scroll, .graph, pre, .tabs, .log-box, .diff, dialog, .unseen, .skip"));
+    const within = (/** @type {Element} */ el) => Boolean(el.closest(".table-card, .table-scroll, .graph, pre, .tabs, .log-box, .diff, .chart-scroll, dialog, .unseen, .skip"));
     return [...document.querySelectorAll("body *")].filter((el) => !within(el) && el.getClientRects().length && el.getBoundingClientRect().right > width + 1).map((el) => `${el.tagName}.${el.getAttribute("class") ?? ""}`);
   });
   assert.deepEqual(wide, [], `${name} is wider than the page`);

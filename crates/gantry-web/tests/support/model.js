@@ -3,7 +3,7 @@
 import { createServer } from "node:http";
 
 /**
- * @typedef {{ text?: string, thinking?: string, calls?: { name: string, input: unknown }[], pieceMs?: number, piece?: number, hold?: Promise<void>, holdAfter?: number }} Turn
+ * @typedef {{ text?: string, thinking?: string, calls?: { name: string, input: unknown }[], pieceMs?: number, piece?: number, burst?: number, hold?: Promise<void>, holdAfter?: number }} Turn
  * @typedef {{ messages: any[], tools: any[], last: any, lastUser: string, sinceUser: number }} Asked
  */
 
@@ -57,7 +57,7 @@ export class Model {
         await turn.hold;
         turn.hold = undefined;
       }
-      if (turn.pieceMs) await new Promise((done) => setTimeout(done, turn.pieceMs));
+      if (turn.pieceMs && (sent / size) % (turn.burst ?? 1) === 0) await new Promise((done) => setTimeout(done, turn.pieceMs));
     }
     (turn.calls ?? []).forEach((call, index) => {
       send({ tool_calls: [{ index, id: `call_${this.requests}_${index}`, type: "function", function: { name: call.name, arguments: "" } }] });

@@ -109,7 +109,7 @@ test("a restarted request discards its output", () => {
 
 test("the text so far comes with listening", () => {
   const live = new Live();
-  live.begin({ run: "r", text: "so far", thinking: "", calls: [] }, 4);
+  live.begin({ run: "r", text: "so far", thinking: "" }, 4);
   live.take({ event: "text", run: "r", delta: " and on" });
   assert.equal(/** @type {any} */ (live.items(new Fold())[0]).text, "so far and on");
   assert.equal(live.running, true);

@@ -5,10 +5,9 @@ import { test } from "node:test";
 const { parseRoute, path } = await import("../../page/core/route.js");
 const { bytes, duration, visible } = await import("../../page/core/format.js");
 const { cliCall, curlCall, shellQuote } = await import("../../page/model/commands.js");
-const { layers } = await import("../../page/model/layers.js");
 const { timeline } = await import("../../page/model/timeline.js");
 const { fieldPath, plainSchema } = await import("../../page/parts/schema-form.js");
-const { plainLine } = await import("../../page/parts/log.js");
+const { colorOf } = await import("../../page/parts/log.js");
 const { enterSends, readDraft } = await import("../../page/parts/composer.js");
 const { rank } = await import("../../page/parts/palette.js");
 const { callSummary } = await import("../../page/parts/message.js");
@@ -42,12 +41,6 @@ test("a call for a shell is quoted", () => {
   assert.match(curlCall("http://127.0.0.1:7770", "tool::file_read", { path: "a" }, "main"), /Gantry-Agent: main.*\n.*tool%3A%3Afile_read/);
 });
 
-test("steps stand after all their sources, also in a circle", () => {
-  const places = layers([{ id: "a", from: [] }, { id: "b", from: ["a"] }, { id: "c", from: ["a", "b"] }]);
-  assert.deepEqual(places.map(({ column }) => column), [0, 1, 2]);
-  assert.equal(layers([{ id: "x", from: ["y"] }, { id: "y", from: ["x"] }]).length, 2);
-});
-
 test("optional values of a schema lose their null", () => {
   const root = { $defs: { Name: { type: "string", description: "n" } } };
   assert.equal(plainSchema({ anyOf: [{ type: "string" }, { type: "null" }], description: "d" }, root).type, "string");
@@ -64,12 +57,13 @@ test("a violation finds its field in both spellings", () => {
   assert.equal(fieldPath("$.a"), "/a");
 });
 
-test("a line of a log is text, whatever it tries", () => {
-  assert.equal(plainLine("\u001b[31mred\u001b[0m"), "red");
-  assert.equal(plainLine("\u001b]52;c;Zm9v\u0007clip"), "clip");
-  assert.equal(plainLine("\u001b]8;;http://evil\u001b\\link\u001b]8;;\u001b\\"), "link");
-  assert.equal(plainLine("10%\r50%\r100%"), "100%");
-  assert.equal(plainLine("a\u202eb"), "a\ufffdb");
+test("a colour is a known one, or none", () => {
+  assert.equal(colorOf("1"), "var(--ansi-1)");
+  assert.equal(colorOf("196"), "rgb(255 0 0)");
+  assert.equal(colorOf("244"), "rgb(128 128 128)");
+  assert.equal(colorOf("#a0B1c2"), "#a0B1c2");
+  assert.equal(colorOf("url(http://evil)"), "");
+  assert.equal(colorOf("999"), "");
 });
 
 test("Enter does not send while an input method composes, nor on touch", () => {
@@ -104,4 +98,16 @@ test("bars of a run end with it", () => {
   const [run] = timeline([entry(1, "run_begun", { run: "r" }), entry(2, "request_begun", { model: "m" }), entry(3, "replied", { reply: { message: { content: [{ type: "tool_use", id: "c", name: "Bash", input: {} }] } } }), entry(4, "call_begun", { call: "c" }), entry(5, "approval_asked", { id: "q", call: "c", tool: "Bash" }), entry(8, "approval_answered", { question: "q", by: "operator" }), entry(9, "run_ended", { end: { end: "stopped" } })], 5000);
   assert.deepEqual(run.bars.map(({ kind, start, end }) => [kind, start, end]), [["model", 200, 300], ["call", 400, 900], ["human", 500, 800]]);
   assert.equal(run.outcome, "stopped");
+});
+
+test("a listing is read, with links, spaces and devices", async () => {
+  const { joinPath, parentPath, parseListing } = await import("../../page/model/listing.js");
+  const { dir, entries } = parseListing("/srv/data\ntotal 8\ndrwxr-xr-x 2 root root 4096 Nov 18 20:19 sub dir/\n-rw-r--r-- 1 root root   281 Nov 18  2025 a b.txt\nlrwxrwxrwx 1 root root 3 Nov 18 20:19 link -> gone\ncrw-rw-rw- 1 root root 1, 3 Nov 18 20:19 null\n");
+  assert.equal(dir, "/srv/data");
+  assert.deepEqual(entries.map(({ name, directory }) => [name, directory]), [["sub dir", true], ["a b.txt", false], ["link", false], ["null", false]]);
+  assert.equal(entries[1].size, 281);
+  assert.equal(joinPath("/", "a"), "/a");
+  assert.equal(joinPath("", "a"), "a");
+  assert.equal(parentPath("/srv/data"), "/srv");
+  assert.equal(parentPath("/srv"), "/");
 });

@@ -38,13 +38,13 @@ export function appearance() {
   return [
     header("Appearance"),
     h("section", { class: "card pad detail" },
-      h("div", { class: "setting" }, h("div", null, h("h3", null, "Colours"), h("p", { class: "muted" }, "Light, dark, or as the system says.")), tabs("Colours", [["system", "System"], ["light", "Light"], ["dark", "Dark"]], theme, (value) => {
+      h("div", { class: "setting" }, h("div", null, h("h2", null, "Colours"), h("p", { class: "muted" }, "Light, dark, or as the system says.")), tabs("Colours", [["system", "System"], ["light", "Light"], ["dark", "Dark"]], theme, (value) => {
         localStorage.setItem("gantry.theme", value);
         if (value === "system") document.documentElement.removeAttribute("data-theme");
         else document.documentElement.dataset.theme = value;
         theme.set(value);
       })),
-      h("div", { class: "setting" }, h("div", null, h("h3", null, "Long answers"), h("p", { class: "muted" }, "Follow an answer to its end, or stop at its first line.")), tabs("Long answers", [["follow", "Follow"], ["head", "First line"]], reading, (value) => (localStorage.setItem("gantry.reading", value), reading.set(value)))),
+      h("div", { class: "setting" }, h("div", null, h("h2", null, "Long answers"), h("p", { class: "muted" }, "Follow an answer to its end, or stop at its first line.")), tabs("Long answers", [["follow", "Follow"], ["head", "First line"]], reading, (value) => (localStorage.setItem("gantry.reading", value), reading.set(value)))),
     ),
   ];
 }
