@@ -152,8 +152,9 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: NodesArgs) -
         }
         NodesAction::Revoke { id } => {
             let NodeId { id } = Client::once(&address, output, method::NODES_REVOKE, &NodeId { id })?;
-            output
-                .done(&format!("The token of {id} is revoked. `gantry nodes renew {id}` creates a new one."));
+            output.done(&format!(
+                "The token of {id} is revoked. `gantry nodes renew {id}` lets it join again."
+            ));
         }
         NodesAction::Forget { id } => {
             let NodeId { id } = Client::once(&address, output, method::NODES_FORGET, &NodeId { id })?;
