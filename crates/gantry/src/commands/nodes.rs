@@ -46,7 +46,7 @@ pub(crate) enum NodesAction {
         #[command(flatten)]
         how: InviteArgs,
     },
-    /// Let a known machine join again: invalidate its token and print the line to run there
+    /// Let a known machine join again; its old token stops working at once
     Renew {
         /// The node's id, as `gantry nodes` lists it
         id: String,
