@@ -68,6 +68,7 @@ export interface Methods {
   "connection.ask": { params: ConnectionAsk; result: ApprovalAnswer };
   "logs.get": { params: LogsParams; result: LogsResult };
   "bulk.open": { params: Empty; result: Empty };
+  "gateway.key": { params: GatewayKey; result: Empty };
   "transfer.open": { params: TransferOpen; result: TransferOpened };
   "transfer.manifest": { params: TransferManifest; result: ManifestPage };
   "transfer.prepare": { params: TransferPrepare; result: TransferPrepared };
@@ -123,6 +124,8 @@ export interface Methods {
   "nodes.revoke": { params: NodeId; result: NodeId };
   "nodes.forget": { params: NodeId; result: NodeId };
   "nodes.processes": { params: NodeProcesses; result: ProcessList };
+  "join.invite": { params: JoinInvite; result: JoinOffer };
+  "join.rotateKey": { params: KeyRotate; result: KeyRotation };
   "tokens.list": { params: Empty; result: TokenList };
   "tokens.add": { params: TokenAdd; result: TokenAdded };
   "tokens.revoke": { params: TokenName; result: TokenName };
@@ -1000,6 +1003,16 @@ export type Empty = Record<string, never>;
 /** The reason why a request failed. HTTP uses the same codes. */
 export type ErrorCode = "unsupported_protocol" | "unauthorized" | "unknown_method" | "bad_params" | "not_found" | "conflict" | "too_large" | "too_many" | "unknown_tool" | "invalid_input" | "denied" | "approval_needed" | "unaudited" | "unavailable" | "deadline" | "cancelled" | "internal" | "bad_frame" | "not_connected" | "forbidden" | "prefix_mismatch" | "failed";
 
+/** `params` of `gateway.key`, by which a gateway announces its next key to a node. */
+export interface GatewayKey {
+  /** The public key in use, as DER in base64. */
+  current: string;
+  /** The next key, as `sha256//BASE64`. */
+  next: string;
+  /** The signature of the key in use, in base64. */
+  signature: string;
+}
+
 /** `result` of `gateway.status`. */
 export interface GatewayStatus {
   /** The models that agents have. */
@@ -1215,6 +1228,67 @@ export interface Invitation {
   token: string;
   /** The public URL of the gateway, if it is configured. */
   publicUrl?: string | null;
+}
+
+/** `params` of `join.invite`. */
+export interface JoinInvite {
+  id: string;
+  tags?: string[];
+  /** Lets a node that has connected before join again. Its token is invalid from then on. */
+  renew?: boolean;
+  /** The addresses for the code, such as the local end of a tunnel, in place of those that the gateway knows. */
+  addresses?: string[];
+}
+
+/** `result` of `join.invite`. The code is shown only once. */
+export interface JoinOffer {
+  id: string;
+  code: string;
+  /** Milliseconds since 1970. */
+  expires: number;
+  /** Where the machine looks for the gateway, in this order. */
+  addresses: string[];
+  /** The gateway's key, as `sha256//BASE64`, unless a trusted authority proves who the gateway is. */
+  key?: string | null;
+  /** Where a machine of the platform `platform` can download this program, with the code in the header `gantry-join`. */
+  program?: string | null;
+  /** Whether `program` is recognised by `key` and not by an authority. */
+  pinned: boolean;
+  platform: string;
+}
+
+/** The body of `POST /join`. */
+export interface JoinRequest {
+  id: string;
+  /** The token of the join code, in base64url. */
+  code: string;
+  /** The token that the node will use. The machine makes it, so that a repeated request is harmless. */
+  nodeToken: string;
+}
+
+/** The answer of `POST /join`. */
+export interface Joined {
+  id: string;
+  /** The version of the gateway. */
+  version: string;
+}
+
+/** `params` of `join.rotateKey`. */
+export interface KeyRotate {
+  /** Uses the next key at once. Nodes that do not know it yet have to join again. */
+  now?: boolean;
+}
+
+/** `result` of `join.rotateKey`. */
+export interface KeyRotation {
+  /** The new key, as `sha256//BASE64`. */
+  key: string;
+  /** Whether the gateway uses the new key now. */
+  inUse: boolean;
+  /** Nodes that accepted the new key. */
+  adopted: string[];
+  /** Nodes that do not know the new key yet. */
+  waiting: string[];
 }
 
 /** `result` of `sessions.listen`. */

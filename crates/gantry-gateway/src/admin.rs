@@ -196,7 +196,7 @@ fn finding(finding: Finding) -> DoctorFinding {
 }
 
 /// Rejects requests that change the gateway's own machine, which has no token and a fixed name.
-fn refuse_own_machine(name: &str, id: &str) -> Result<(), WireError> {
+pub(crate) fn refuse_own_machine(name: &str, id: &str) -> Result<(), WireError> {
     let cannot = match name {
         _ if id != LOCAL_NODE => return Ok(()),
         method::NODES_RENEW => "it has no token to renew",

@@ -19,6 +19,7 @@ use gantry_store::{Database, DatabaseError, InviteKnown, new_join_token};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+use crate::admin::refuse_own_machine;
 use crate::nodes::Nodes;
 use crate::tls_identity::TlsIdentity;
 
@@ -117,6 +118,11 @@ async fn keep_certificate_current(tls: Arc<TlsIdentity>, names: Arc<dyn Fn() -> 
 
 async fn invite(joining: Arc<Joining>, _: MethodContext, params: JoinInvite) -> Result<JoinOffer, WireError> {
     let parts = &joining.parts;
+    if params.renew {
+        refuse_own_machine(method::NODES_RENEW, &params.id)?;
+    }
+    let known = if params.renew { InviteKnown::Renew } else { InviteKnown::IfNew };
+    parts.nodes.check_invite(&params.id, &params.tags, known).await.map_err(refused)?;
     let addresses = match params.addresses.is_empty() {
         true => (parts.addresses)(),
         false => params.addresses.iter().map(|url| joining.given(url)).collect::<Result<_, _>>()?,
@@ -128,7 +134,6 @@ async fn invite(joining: Arc<Joining>, _: MethodContext, params: JoinInvite) -> 
     let needs_key =
         addresses.iter().any(|address| matches!(address.proof, Proof::Key | Proof::KeyOrAuthority));
     let token = new_join_token().map_err(|err| WireError::new(ErrorCode::Internal, err.to_string()))?;
-    let known = if params.renew { InviteKnown::Renew } else { InviteKnown::IfNew };
     let expires = parts.nodes.invite(&params.id, &params.tags, known, &token).await.map_err(refused)?;
     let addresses: Vec<JoinAddress> = addresses.into_iter().take(MAX_JOIN_ADDRESSES).collect();
     let code = JoinCode { id: params.id.clone(), token, key: key.filter(|_| needs_key), addresses };

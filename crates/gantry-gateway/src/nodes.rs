@@ -286,6 +286,17 @@ impl Nodes {
         Ok(token.expose().to_owned())
     }
 
+    /// Returns why a node cannot be invited, before anything changes.
+    pub(crate) async fn check_invite(
+        &self,
+        id: &str,
+        tags: &[String],
+        known: InviteKnown,
+    ) -> Result<(), DatabaseError> {
+        self.check_not_a_server(id)?;
+        self.database.check_invite(id, tags, known).await
+    }
+
     /// Stores a join code for a node, which is added if it is new. Returns when the code expires.
     pub(crate) async fn invite(
         self: &Arc<Self>,
@@ -409,7 +420,7 @@ impl Node {
         let id = &self.id;
         if self.is_revoked() {
             let hint = format!(
-                "`gantry nodes renew {id}` creates a new token, `gantry nodes forget {id}` removes the node"
+                "`gantry nodes renew {id}` lets it join again, `gantry nodes forget {id}` removes the node"
             );
             return ToolError::unavailable(format!("the token of the node \"{id}\" is revoked"))
                 .with_hint(hint);

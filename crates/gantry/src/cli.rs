@@ -169,7 +169,7 @@ pub(crate) enum Command {
     Join(JoinArgs),
     /// Run this machine as a node of a gateway, in the foreground
     Node(NodeCommand),
-    /// Run the gateway or a node in the background: install, start, stop, restart, status
+    /// Run the gateway or a node in the background: install, start, restart, logs
     Service(ServiceArgs),
     /// Read a stored tool result
     Results(ResultsArgs),

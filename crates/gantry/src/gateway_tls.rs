@@ -150,9 +150,11 @@ mod tests {
             shown(&plain, "192.0.2.7:7771", Proof::Key),
             [("https://192.0.2.7:7771".to_owned(), Proof::Key)]
         );
-        let public =
-            GatewayConfig { public_url: Some("https://gantry.example".into()), ..GatewayConfig::default() };
-        let url = "https://gantry.example:443".to_owned();
+        let public = GatewayConfig {
+            public_url: Some("https://gantry.example.com".into()),
+            ..GatewayConfig::default()
+        };
+        let url = "https://gantry.example.com:443".to_owned();
         assert_eq!(shown(&public, "127.0.0.1:7770", Proof::Nothing), [(url.clone(), Proof::Authority)]);
         assert_eq!(
             shown(&public, "192.0.2.7:7770", Proof::Key),
@@ -165,12 +167,12 @@ mod tests {
     #[test]
     fn certificate_names_can_be_put_into_a_certificate() {
         let config = GatewayConfig {
-            hosts: vec!["gäntry.example".into(), "gantry.example".into()],
-            public_url: Some("https://public.example:8443".into()),
+            hosts: vec!["gäntry.example.com".into(), "gantry.example.com".into()],
+            public_url: Some("https://public.example.com:8443".into()),
             ..GatewayConfig::default()
         };
         let names = names(&config);
-        assert!(names.contains(&"public.example".into()) && names.contains(&"gantry.example".into()));
+        assert!(names.contains(&"public.example.com".into()) && names.contains(&"gantry.example.com".into()));
         rcgen::CertificateParams::new(names).unwrap();
     }
 }

@@ -299,6 +299,11 @@ impl RunningGateway {
         })
     }
 
+    /// Returns whether other machines may reach the gateway: directly, or through its public URL.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.public_url.is_some() || !self.serving.address.ip().is_loopback()
+    }
+
     /// Waits for running calls and closes the connections with a reason. Background commands keep running.
     pub(crate) async fn stop(self) {
         self.serving.stop(self.drain).await;

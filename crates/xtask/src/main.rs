@@ -1,4 +1,4 @@
-//! Commands for developers and CI: `cargo xtask check`, `docs`, `soak`, `bench`.
+//! Commands for developers and CI: `cargo xtask check`, `docs`, `dist`, `soak`, `bench`.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -8,6 +8,7 @@
 
 mod bench;
 mod check;
+mod dist;
 mod docs;
 mod setup;
 mod shell;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask check          format, lints, tests, generated docs, dependency policy; installs what it needs
 cargo xtask docs           write docs/tools.md from the registry (--check only compares)
+cargo xtask dist           make a tarball, a Debian package, a list of dependencies and checksums
 cargo xtask soak           the long suites at full length, then the fuzz targets
 cargo xtask bench [NAME…]  compare with real programs, side by side; needs a quiet machine
 cargo xtask bench build    time a first build of the release and dist profiles
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let result = match args.first().map(String::as_str) {
         Some("check") => check::run(),
         Some("docs") => docs::run(rest.iter().any(|arg| arg == "--check")),
+        Some("dist") => dist::run(rest),
         Some("soak") => soak::run(),
         Some("bench") => bench::run(rest),
         Some("setup") => setup::run(),

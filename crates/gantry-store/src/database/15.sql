@@ -7,3 +7,5 @@ CREATE TABLE join_codes (
     -- When it was exchanged for the token of the node.
     used INTEGER
 ) STRICT, WITHOUT ROWID;
+
+PRAGMA user_version = 14;

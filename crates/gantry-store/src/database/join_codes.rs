@@ -60,18 +60,9 @@ impl Database {
             .map_err(query_error(DOING))?;
         let first_seen: Option<Option<i64>> =
             row.map(|row| row.try_get(0)).transpose().map_err(query_error(DOING))?;
-        match (first_seen, known) {
-            (Some(Some(_)), InviteKnown::IfNew) => {
-                return Err(DatabaseError::Refused(format!(
-                    "the node {id:?} already exists; `gantry nodes renew {id}` lets it join again"
-                )));
-            }
-            (None, InviteKnown::Renew) => {
-                return Err(DatabaseError::Refused(format!(
-                    "unknown node {id:?}; `gantry nodes` lists the nodes"
-                )));
-            }
-            (None, InviteKnown::IfNew) => {
+        check_known(id, first_seen, known)?;
+        match first_seen {
+            None => {
                 sqlx::query("INSERT INTO nodes (id, token_hash, tags, created) VALUES ($1, $2, $3, $4)")
                     .bind(id)
                     .bind(unknown.as_bytes().as_slice())
@@ -81,7 +72,7 @@ impl Database {
                     .await
                     .map_err(query_error(DOING))?;
             }
-            (Some(_), _) => {
+            Some(_) => {
                 sqlx::query("UPDATE nodes SET token_hash = $2, revoked = NULL WHERE id = $1")
                     .bind(id)
                     .bind(unknown.as_bytes().as_slice())
@@ -115,6 +106,18 @@ impl Database {
             .map_err(query_error(DOING))?;
         transaction.commit().await.map_err(query_error(DOING))?;
         Ok(expires)
+    }
+
+    /// Returns why a node cannot be invited, before anything changes.
+    pub async fn check_invite(
+        &self,
+        id: &str,
+        tags: &[String],
+        known: InviteKnown,
+    ) -> Result<(), DatabaseError> {
+        check_joining(id).map_err(DatabaseError::Refused)?;
+        sound_tags(tags)?;
+        check_known(id, self.node(id).await?.map(|node| node.first_seen), known)
     }
 
     /// Exchanges a code for the token that the machine made for itself. A repetition with the same token changes
@@ -181,6 +184,19 @@ impl Database {
                 .await
                 .map_err(query_error(DOING))?;
         Ok(row.is_some())
+    }
+}
+
+/// `first_seen` is `None` for an unknown node.
+fn check_known(id: &str, first_seen: Option<Option<i64>>, known: InviteKnown) -> Result<(), DatabaseError> {
+    match (first_seen, known) {
+        (Some(Some(_)), InviteKnown::IfNew) => Err(DatabaseError::Refused(format!(
+            "the node {id:?} already exists; `gantry nodes renew {id}` lets it join again"
+        ))),
+        (None, InviteKnown::Renew) => {
+            Err(DatabaseError::Refused(format!("unknown node {id:?}; `gantry nodes` lists the nodes")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -96,7 +96,7 @@ impl Database {
         .map_err(query_error(DOING))?;
         if added.rows_affected() == 0 {
             return Err(DatabaseError::Refused(format!(
-                "the node {id:?} already exists; `gantry nodes renew {id}` creates a new token for it"
+                "the node {id:?} already exists; `gantry nodes renew {id}` lets it join again"
             )));
         }
         Ok(plain)

@@ -46,7 +46,7 @@ pub(crate) enum NodesAction {
         #[command(flatten)]
         how: InviteArgs,
     },
-    /// Let a known machine join again: invalidate its token and print the line to run there
+    /// Let a known machine join again; its old token stops working at once
     Renew {
         /// The node's id, as `gantry nodes` lists it
         id: String,
@@ -152,8 +152,9 @@ pub(crate) fn run(environment: &Environment, output: &Output, args: NodesArgs) -
         }
         NodesAction::Revoke { id } => {
             let NodeId { id } = Client::once(&address, output, method::NODES_REVOKE, &NodeId { id })?;
-            output
-                .done(&format!("The token of {id} is revoked. `gantry nodes renew {id}` creates a new one."));
+            output.done(&format!(
+                "The token of {id} is revoked. `gantry nodes renew {id}` lets it join again."
+            ));
         }
         NodesAction::Forget { id } => {
             let NodeId { id } = Client::once(&address, output, method::NODES_FORGET, &NodeId { id })?;

@@ -191,7 +191,13 @@ fn announce(output: &Output, environment: &Environment, served: &RunningGateway,
     row("over HTTP", &curl(named, served.key.as_ref(), &token.display().to_string()));
     row("MCP clients", "gantry mcp install claude   (or codex, cursor, vscode, goose, opencode)");
     row("MCP over HTTP", &format!("{}/mcp   (send the token as bearer token)", public.unwrap_or(&own)));
-    row("another machine", "gantry nodes add laptop   (prints the line to run there)");
+    row(
+        "another machine",
+        match served.is_reachable() {
+            true => "gantry nodes add laptop   (prints the line to run there)",
+            false => "start with --listen 0.0.0.0:7770, then: gantry nodes add laptop",
+        },
+    );
     output.line("");
     output.line(&output.dim("Press Ctrl-C to stop. Background commands keep running."));
 }

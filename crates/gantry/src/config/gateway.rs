@@ -32,13 +32,12 @@ pub(crate) struct GatewayConfig {
     pub(crate) oauth: OauthConfig,
 }
 
-/// When the gateway uses TLS.
+/// When the gateway uses TLS. `Auto`: on every address that is not loopback, and whenever a certificate is configured.
+/// `Off`: never, because a proxy in front encrypts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TlsMode {
-    /// On every address that is not loopback, and whenever a certificate is configured.
     Auto,
-    /// Never: a proxy in front encrypts.
     Off,
 }
 

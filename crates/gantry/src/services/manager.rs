@@ -1,6 +1,5 @@
 //! Talks to the service manager, systemd or launchd, through its own programs.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,8 +33,7 @@ impl Manager {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
         let processes = runtime.block_on(async { local::processes(&environment.data) })?;
-        let variables: Vec<(OsString, OsString)> = environment.variables.clone();
-        let variables = env::inherited(variables.into_iter());
+        let variables = env::inherited(environment.variables.iter().cloned());
         Ok(Manager { runtime, processes, variables, cwd: PathBuf::from("/") })
     }
 

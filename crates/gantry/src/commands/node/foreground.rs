@@ -106,10 +106,13 @@ fn hand_over_parts(environment: &Environment, owner: &str, new_owner: &str) -> R
 fn advice(id: &str, rejoin: &Rejoin) -> String {
     match rejoin {
         Rejoin::UnderId(_) => String::new(),
-        Rejoin::WithNewToken => "\nhint: restart the node with the new token".to_owned(),
+        Rejoin::WithNewToken => {
+            "\nhint: run the line that `gantry nodes renew` printed on the gateway, or restart the node with its new token"
+                .to_owned()
+        }
         Rejoin::Unexpected => format!(
-            "\nhint: create a new token on the gateway with `gantry nodes renew {id}` (or `gantry nodes add {id}` if \
-             the node is unknown there), then restart the node with it"
+            "\nhint: run `gantry nodes renew {id}` on the gateway (or `gantry nodes add {id}` if the node is unknown \
+             there), and then here the line that it prints"
         ),
     }
 }
@@ -219,7 +222,7 @@ impl Joining {
 /// Returns the id of the only node on this machine that joined with a code.
 fn only_joined(environment: &Environment) -> Option<String> {
     let homes = NodeHome::all(environment.data.root()).into_iter();
-    let mut joined = homes.filter(|home| home.joined_file().exists());
+    let mut joined = homes.filter(|home| matches!(JoinedNode::read(home), Ok(Some(_))));
     joined.next().filter(|_| joined.next().is_none()).map(|home| home.id().to_owned())
 }
 

@@ -162,7 +162,7 @@ pub(super) fn check_manager(environment: &Environment, manager: &Manager, unit: 
         Role::Gateway => "run the gateway in the foreground with `gantry up`".to_owned(),
         Role::Node(id) => {
             let home = NodeHome::new(environment.data.root(), id)?;
-            match (home.joined_file().exists(), environment.gateway.as_deref()) {
+            match (JoinedNode::read(&home)?.is_some(), environment.gateway.as_deref()) {
                 (true, None) => format!("run the node in the foreground with `gantry node --id {id}`"),
                 (_, gateway) => format!(
                     "run the node in the foreground with `gantry node --gateway {} --id {id} --token-file FILE`",

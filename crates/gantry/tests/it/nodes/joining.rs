@@ -175,7 +175,7 @@ fn revoke_renew_rename_and_forget_close_the_socket_within_a_second() {
     let runtime = runtime();
     for (action, word, code) in [
         (&["nodes", "revoke", "box"][..], "revoked", CloseReason::NodeTokenRevoked),
-        (&["nodes", "renew", "box"], "renewed", CloseReason::NodeTokenRenewed),
+        (&["nodes", "renew", "box", "--token"], "renewed", CloseReason::NodeTokenRenewed),
         (
             &["nodes", "rename", "box", "other"],
             "renamed to other",
@@ -260,7 +260,7 @@ fn offline_error_names_the_reason_and_last_seen_time() {
     let runtime = runtime();
     for (action, now_called) in [
         (&["nodes", "revoke", "box"][..], "box"),
-        (&["nodes", "renew", "box"], "box"),
+        (&["nodes", "renew", "box", "--token"], "box"),
         (&["nodes", "rename", "box", "other"], "other"),
     ] {
         let token = up.add_node(&world, "box", &[]);
@@ -462,7 +462,7 @@ fn gateway_reports_its_public_address() {
     let from_there = [("GANTRY_GATEWAY", up.url.as_str()), ("GANTRY_TOKEN", up.token.as_str())];
     let added = elsewhere.run_with(&["nodes", "add", "there", "--token", "--json"], &from_there);
     assert_eq!(added.json()["gateway"], url, "{}", added.stderr);
-    let renewed = elsewhere.run_with(&["nodes", "renew", "there", "--json"], &from_there);
+    let renewed = elsewhere.run_with(&["nodes", "renew", "there", "--token", "--json"], &from_there);
     assert_eq!(renewed.json()["gateway"], url);
 }
 

@@ -356,7 +356,7 @@ fn gateway_on_loopback_says_how_to_be_reached_and_makes_no_code() {
     let up = Gateway::start(&world);
     let port = up.address.port();
     let refused = world.run(&["nodes", "add", "laptop"]);
-    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
     for part in [
         format!("listens on 127.0.0.1:{port} only"),
         format!("--listen 0.0.0.0:{port}"),

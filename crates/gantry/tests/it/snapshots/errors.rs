@@ -193,7 +193,7 @@ fn gateway_errors_match_their_snapshot() {
             &["call", "Read", r#"{"path": "x", "node": "box"}"#],
             &["call", "Read", r#"{"path": "x", "node": "bxo"}"#],
             &["call", "bxo__Read", r#"{"path": "x"}"#],
-            &["nodes", "add", "box"],
+            &["nodes", "add", "box", "--token"],
             &["nodes", "add", "Box"],
             &["nodes", "show", "bxo"],
             &["nodes", "revoke", "bxo"],

@@ -355,7 +355,8 @@ fn revoked_connected_node_leaves_no_part_file_and_exits() {
             assert!(Instant::now() < until, "nothing arrives");
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(fleet.world.run(&["nodes", word, "b"]).code, 0);
+        let how: &[&str] = if word == "renew" { &["--token"] } else { &[] };
+        assert_eq!(fleet.world.run(&[&["nodes", word, "b"], how].concat()).code, 0);
         assert_eq!(ended_by_itself(&mut fleet.nodes[1].child), Some(5), "{word}");
         let parts = std::fs::read_dir(&part).unwrap().count();
         if word == "renew" {
