@@ -96,15 +96,22 @@ impl Chat<'_> {
         let expected = Expected { check: check(&talk.waiting), is_running: talk.is_running };
         let is_new = question_id != talk.shown_question;
         talk.shown_question = question_id;
+        let prompt = if is_new { talk.waiting.prompt(columns()) } else { None };
         // The editor draws the question together with the prompt of the answer; otherwise the prompt comes after it.
-        let edits = talk.typing.edits();
-        let (before, after) = if edits { (Some(expected), None) } else { (None, Some(expected)) };
-        before.map(|expected| talk.typing.expect(expected));
-        if is_new && let Some(prompt) = talk.waiting.prompt(columns()) {
+        if talk.typing.edits() {
+            talk.typing.expect(expected);
+            self.ask(prompt);
+        } else {
+            self.ask(prompt);
+            talk.typing.expect(expected);
+        }
+    }
+
+    fn ask(&mut self, prompt: Option<String>) {
+        if let Some(prompt) = prompt {
             self.screen.end_line();
             question(&prompt);
         }
-        after.map(|expected| talk.typing.expect(expected));
     }
 
     async fn heard(&mut self, heard: Heard, talk: &mut Talk) -> Next {
@@ -124,6 +131,10 @@ impl Chat<'_> {
         match &*event {
             SessionEvent::RunBegun { .. } => talk.is_running = true,
             SessionEvent::Final { .. } | SessionEvent::Stopped { .. } | SessionEvent::Error { .. } => {
+                if self.live.is_some() {
+                    // Parts the answer from what is typed next.
+                    self.output.page("");
+                }
                 talk.open.retain(|id| !event.settles(id));
                 (talk.is_running, talk.leaves) = (false, false);
                 // What is asked no longer matters to a run that ended.

@@ -51,6 +51,8 @@ const FILTERS: &[(&str, &str)] = &[
     (r"(?m)^[0-9a-f]{8}  ", "[ID]  "),
     (r"\w{3} \d+ \w{3} \d{4} \d\d:\d\d:\d\d", "[DATE]"),
     (r"\b\d+(\.\d+)? (ms|s|min)\b", "[DURATION]"),
+    // In a table, the spaces after a time depend on its length.
+    (r"\b(now|\d+ (second|minute)s? ago|in \d+ minutes) {2,}", "[AGO]  "),
     (r"\b(now|\d+ (second|minute)s? ago|in \d+ minutes)\b", "[AGO]"),
 ];
 
