@@ -18,8 +18,8 @@ use crate::live_screen::columns;
 use crate::output::{Tone, question};
 use crate::terminal_input::Typing;
 
-/// Own messages that are remembered, to tell them from those of others.
-const MAX_OWN: usize = 100;
+/// Messages and answers that are remembered, to tell them from what is new after a reconnection.
+const MAX_REMEMBERED: usize = 100;
 
 /// The state of a conversation beside the session's.
 struct Talk {
@@ -135,6 +135,9 @@ impl Chat<'_> {
                     // Parts the answer from what is typed next.
                     self.output.page("");
                 }
+                if let SessionEvent::Final { text, .. } = &*event {
+                    remember(&mut self.answers, text.clone());
+                }
                 talk.open.retain(|id| !event.settles(id));
                 (talk.is_running, talk.leaves) = (false, false);
                 // What is asked no longer matters to a run that ended.
@@ -198,10 +201,7 @@ impl Chat<'_> {
         let was_running = talk.is_running;
         match self.say(line, talk).await {
             Ok(Some(id)) => {
-                if self.own.len() == MAX_OWN {
-                    self.own.remove(0);
-                }
-                self.own.push(line.to_owned());
+                remember(&mut self.own, line.to_owned());
                 talk.open.push(id);
                 talk.is_running = true;
                 if was_running {
@@ -311,6 +311,13 @@ impl Chat<'_> {
         talk.shown_question = None;
         true
     }
+}
+
+fn remember(texts: &mut Vec<String>, text: String) {
+    if texts.len() == MAX_REMEMBERED {
+        texts.remove(0);
+    }
+    texts.push(text);
 }
 
 /// Returns the check of answers to the first open question.
