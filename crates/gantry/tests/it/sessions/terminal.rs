@@ -73,6 +73,8 @@ fn conversation_works_at_a_terminal() {
     let world = model.world("autonomy = \"supervised\"\nflow = \"off\"");
     let up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
+    terminal.sees("lab/scripted-1 \u{b7} supervised: asks before every change");
+    terminal.sees(world.workspace().to_str().unwrap());
     terminal.sees("/help shows commands");
     terminal.sees("> ");
     // Edited, of several lines, and brought back.
