@@ -1456,6 +1456,8 @@ export interface MessageParams {
   workspace?: string | null;
   /** What the message contains: `untrusted` for text that others wrote, `private`. */
   labels?: string[];
+  /** Pictures for the model, at most [`MAX_PICTURES`]. */
+  pictures?: Picture[];
 }
 
 /** `data` of the event `missed`. */
@@ -1714,6 +1716,14 @@ export interface PageSessionList {
 
 /** Where the value of a parameter comes from. */
 export type ParameterSource = "user_input" | "relative_date" | "context";
+
+/** A picture in a message. */
+export interface Picture {
+  /** `image/png`, `image/jpeg`, `image/gif` or `image/webp`. */
+  mediaType: string;
+  /** In base64. The pictures of a message have at most [`MAX_PICTURE_BYTES`] together. */
+  data: string;
+}
 
 /** `params` of `pipelines.add`. */
 export interface PipelineAdd {

@@ -131,20 +131,16 @@ fn typed_globals() -> Global {
         #[command(flatten)]
         global: Global,
     }
-    let words = std::env::args_os().skip_while(|word| word != "--").skip(2);
     // Only the options that choose a gateway matter; others would be in the way of the parser.
-    let mut words = words.peekable();
+    let mut words = std::env::args_os().skip_while(|word| word != "--").skip(2);
     let mut chosen = vec!["gantry".into()];
     while let Some(word) = words.next() {
         let text = word.to_string_lossy().into_owned();
-        match text.split('=').next() {
-            Some("--data-dir" | "--config" | "--gateway") => {
-                chosen.push(word);
-                if !text.contains('=') {
-                    chosen.extend(words.next());
-                }
+        if let Some("--data-dir" | "--config" | "--gateway") = text.split('=').next() {
+            chosen.push(word);
+            if !text.contains('=') {
+                chosen.extend(words.next());
             }
-            _ => {}
         }
     }
     chosen.push("--quiet".into());

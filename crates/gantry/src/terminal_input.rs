@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
 use crate::line_editor::{ANSWER_PROMPT, Complete, Expected, Keys, LineEditor, PROMPT, Typed};
@@ -32,11 +32,14 @@ impl Typing {
         complete: Complete,
     ) -> Typing {
         let (sender, typed) = mpsc::channel(WAITING);
-        let before = screen.and_then(|_| tcgetattr(std::io::stdin()).ok());
+        let before = screen.and_then(|_| take_keys());
         let editor = screen
             .filter(|_| before.is_some())
             .and_then(|screen| LineEditor::start(screen, keys, history, complete, sender.clone()));
         if editor.is_none() {
+            if let Some(before) = &before {
+                let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
+            }
             std::thread::spawn(move || read_lines(&sender));
         }
         Typing { typed, editor, before, has_prompt: false, is_answer: false }
@@ -76,12 +79,23 @@ impl Typing {
 
 impl Drop for Typing {
     fn drop(&mut self) {
-        if let (Some(before), Some(_)) = (&self.before, &self.editor) {
+        if let Some(before) = &self.before {
             // Also turns off bracketed paste, which the editor turned on.
             terminal_code("\x1b[?2004l");
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
         }
     }
+}
+
+/// Makes the terminal pass keys on as they are, so that nothing is echoed or changed that is typed between two lines. Ctrl-C
+/// still sends a signal. Returns the settings before.
+fn take_keys() -> Option<Termios> {
+    let before = tcgetattr(std::io::stdin()).ok()?;
+    let mut keys = before.clone();
+    keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
+    keys.input_modes.remove(InputModes::ICRNL | InputModes::INLCR);
+    tcsetattr(std::io::stdin(), OptionalActions::Now, &keys).ok()?;
+    Some(before)
 }
 
 /// Reads lines as they are. A line that ends with a backslash continues.

@@ -196,6 +196,8 @@ struct Chat<'a> {
     sent: u32,
     /// Messages that were typed here.
     own: Vec<String>,
+    /// Answers that were shown since `shown_events` was current.
+    answers: Vec<String>,
     /// The journal's next event that was not shown.
     shown_events: i64,
 }
@@ -224,6 +226,7 @@ impl<'a> Chat<'a> {
             keys: Keys::default(),
             sent: 0,
             own: Vec::new(),
+            answers: Vec::new(),
             shown_events: 0,
         })
     }

@@ -334,13 +334,14 @@ fn list(output: &Output, listed: &CronJobList) {
         let next = job.state.next_run_at_ms.map_or_else(String::new, |next| relative_text(next, now));
         let id: String = job.id.chars().take(SHOWN_ID).collect();
         let facts = format!("{} · {}{}", job.agent_id, job.schedule_human, last(job, now));
-        output.line(&format!(
+        let line = format!(
             "{}  {:<width$}  {:<14}  {}",
             output.bold(&id),
             job.name,
             condition(output, job).unwrap_or(next),
             output.dim(&facts)
-        ));
+        );
+        output.prose(&line, id.len() + 2);
     }
 }
 

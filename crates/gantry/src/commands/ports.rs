@@ -77,7 +77,7 @@ fn list(output: &Output, listed: &PortList) {
         return output.value(&listed.ports);
     }
     if listed.ports.is_empty() {
-        output.warning("no command of an isolated agent listens on a port");
+        output.note_on_terminal("No command of an isolated agent listens on a port.");
     }
     for found in &listed.ports {
         let process = match (&found.process, found.pid) {

@@ -18,8 +18,8 @@ use crate::live_screen::columns;
 use crate::output::{Tone, question};
 use crate::terminal_input::Typing;
 
-/// Own messages that are remembered, to tell them from those of others.
-const MAX_OWN: usize = 100;
+/// Messages and answers that are remembered, to tell them from what is new after a reconnection.
+const MAX_REMEMBERED: usize = 100;
 
 /// The state of a conversation beside the session's.
 struct Talk {
@@ -96,15 +96,22 @@ impl Chat<'_> {
         let expected = Expected { check: check(&talk.waiting), is_running: talk.is_running };
         let is_new = question_id != talk.shown_question;
         talk.shown_question = question_id;
+        let prompt = if is_new { talk.waiting.prompt(columns()) } else { None };
         // The editor draws the question together with the prompt of the answer; otherwise the prompt comes after it.
-        let edits = talk.typing.edits();
-        let (before, after) = if edits { (Some(expected), None) } else { (None, Some(expected)) };
-        before.map(|expected| talk.typing.expect(expected));
-        if is_new && let Some(prompt) = talk.waiting.prompt(columns()) {
+        if talk.typing.edits() {
+            talk.typing.expect(expected);
+            self.ask(prompt);
+        } else {
+            self.ask(prompt);
+            talk.typing.expect(expected);
+        }
+    }
+
+    fn ask(&mut self, prompt: Option<String>) {
+        if let Some(prompt) = prompt {
             self.screen.end_line();
             question(&prompt);
         }
-        after.map(|expected| talk.typing.expect(expected));
     }
 
     async fn heard(&mut self, heard: Heard, talk: &mut Talk) -> Next {
@@ -124,6 +131,13 @@ impl Chat<'_> {
         match &*event {
             SessionEvent::RunBegun { .. } => talk.is_running = true,
             SessionEvent::Final { .. } | SessionEvent::Stopped { .. } | SessionEvent::Error { .. } => {
+                if self.live.is_some() {
+                    // Parts the answer from what is typed next.
+                    self.output.page("");
+                }
+                if let SessionEvent::Final { text, .. } = &*event {
+                    remember(&mut self.answers, text.clone());
+                }
                 talk.open.retain(|id| !event.settles(id));
                 (talk.is_running, talk.leaves) = (false, false);
                 // What is asked no longer matters to a run that ended.
@@ -187,10 +201,7 @@ impl Chat<'_> {
         let was_running = talk.is_running;
         match self.say(line, talk).await {
             Ok(Some(id)) => {
-                if self.own.len() == MAX_OWN {
-                    self.own.remove(0);
-                }
-                self.own.push(line.to_owned());
+                remember(&mut self.own, line.to_owned());
                 talk.open.push(id);
                 talk.is_running = true;
                 if was_running {
@@ -300,6 +311,13 @@ impl Chat<'_> {
         talk.shown_question = None;
         true
     }
+}
+
+fn remember(texts: &mut Vec<String>, text: String) {
+    if texts.len() == MAX_REMEMBERED {
+        texts.remove(0);
+    }
+    texts.push(text);
 }
 
 /// Returns the check of answers to the first open question.

@@ -1,6 +1,6 @@
 //! What a conversation says first: the model, the autonomy, the directory and the machine.
 
-use gantry_protocol::{AgentList, Empty, ListenResult, method};
+use gantry_protocol::{AgentList, Empty, GatewayStatus, ListenResult, method};
 use rustix::system::uname;
 
 use super::Chat;
@@ -35,7 +35,7 @@ impl Chat<'_> {
             _ => agent.as_ref().and_then(|agent| agent.model.clone()),
         };
         let mut facts = vec![format!("Gantry {}", env!("CARGO_PKG_VERSION"))];
-        facts.push(self.model.clone().or(model).unwrap_or_else(|| "the balanced model".to_owned()));
+        facts.push(self.model_name(self.model.clone().or(model)).await);
         facts.extend(agent.map(|agent| match agent.autonomy.as_str() {
             "supervised" => "supervised: asks before every change".to_owned(),
             "autonomous" => "autonomous: never asks, stays inside its sandbox".to_owned(),
@@ -43,6 +43,18 @@ impl Chat<'_> {
             other => other.to_owned(),
         }));
         facts.join(" · ")
+    }
+
+    /// Returns the name of a model for people. A tier, or none, stands for a model that the gateway knows.
+    async fn model_name(&self, model: Option<String>) -> String {
+        let name = model.unwrap_or_else(|| "balanced".to_owned());
+        let status = self.connection.request::<GatewayStatus>(method::GATEWAY_STATUS, &Empty {}).await.ok();
+        let Some(known) = status.and_then(|status| status.models) else { return name };
+        if known.models.is_empty() {
+            return "no model yet: `gantry models` shows how to add one".to_owned();
+        }
+        let of_tier = known.models.into_iter().find(|model| model.is.contains(&name));
+        of_tier.map_or(name, |model| model.name)
     }
 
     /// Names the session, its workspace and the machine.

@@ -18,6 +18,7 @@ impl Chat<'_> {
         let params = SessionParams { session_key: self.connection.key.clone() };
         if let Ok(status) = self.connection.request::<SessionStatus>(method::SESSIONS_STATUS, &params).await {
             self.shown_events = status.events;
+            self.answers.clear();
         }
     }
 
@@ -36,7 +37,7 @@ impl Chat<'_> {
             limit: Some(MAX_READ),
         };
         let history: History = self.connection.request(method::SESSIONS_HISTORY, &params).await?;
-        let shown = missed(&history.events, &self.own, has_open);
+        let shown = missed(&history.events, &self.own, &self.answers, has_open);
         if !shown.is_empty() {
             let last = history.events.last().map_or(from, |event| event.seq);
             self.screen
@@ -63,8 +64,8 @@ struct Missed {
     is_answer: bool,
 }
 
-/// Returns what to show of these events. `own` are the messages that were typed here.
-fn missed(events: &[HistoryEvent], own: &[String], has_open: bool) -> Vec<Missed> {
+/// Returns what to show of these events. `own` are the messages that were typed here, `answers` those that were shown.
+fn missed(events: &[HistoryEvent], own: &[String], answers: &[String], has_open: bool) -> Vec<Missed> {
     let mut shown = Vec::new();
     let note = |text: String| Missed { text, is_answer: false };
     let mut calls = 0;
@@ -81,7 +82,7 @@ fn missed(events: &[HistoryEvent], own: &[String], has_open: bool) -> Vec<Missed
                     _ => None,
                 });
                 let text = texts.collect::<Vec<_>>().join("\n");
-                if !text.trim().is_empty() {
+                if !text.trim().is_empty() && !answers.contains(&text) {
                     shown.push(Missed { text, is_answer: true });
                 }
             }
@@ -116,10 +117,13 @@ mod tests {
             event(
                 json!({"kind": "replied", "reply": {"message": {"content": [{"type": "text", "text": "done"}]}}}),
             ),
+            event(
+                json!({"kind": "replied", "reply": {"message": {"content": [{"type": "text", "text": "shown before"}]}}}),
+            ),
             event(json!({"kind": "notice", "from": "cron:a", "text": "ran"})),
         ];
         let texts = |has_open| {
-            let shown = missed(&events, &["mine".to_owned()], has_open);
+            let shown = missed(&events, &["mine".to_owned()], &["shown before".to_owned()], has_open);
             shown.into_iter().map(|missed| missed.text).collect::<Vec<_>>()
         };
         assert_eq!(

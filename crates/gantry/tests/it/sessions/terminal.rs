@@ -73,6 +73,8 @@ fn conversation_works_at_a_terminal() {
     let world = model.world("autonomy = \"supervised\"\nflow = \"off\"");
     let up = Gateway::start(&world);
     let mut terminal = Terminal::open(&world, "chat");
+    terminal.sees("lab/scripted-1 \u{b7} supervised: asks before every change");
+    terminal.sees(world.workspace().to_str().unwrap());
     terminal.sees("/help shows commands");
     terminal.sees("> ");
     // Edited, of several lines, and brought back.
@@ -102,7 +104,7 @@ fn conversation_works_at_a_terminal() {
     terminal.type_keys("\x15y\r");
     terminal.sees("\u{2713} $ echo ");
     terminal.sees("ms)");
-    terminal.sees("heard <");
+    terminal.sees("heard");
     assert_eq!(std::fs::read_to_string(world.workspace().join("notes")).unwrap(), "ran\n");
     // `always` has a time and a scope.
     terminal.type_keys("run it\r");
@@ -111,7 +113,7 @@ fn conversation_works_at_a_terminal() {
     terminal.sees("Answer y, n, 1");
     terminal.type_keys("\x15a 8h\r");
     terminal.sees("\u{2713} $ echo ");
-    terminal.sees("heard <");
+    terminal.sees("heard");
     let history = up.get("/v1/sessions/main/events").json()["events"].clone();
     let given =
         history.as_array().unwrap().iter().rfind(|event| event["kind"] == "approval_answered").unwrap();
@@ -145,7 +147,7 @@ fn parallel_calls_are_approved_one_at_a_time() {
         terminal.type_keys("y\r");
     }
     terminal.sees("\u{2713} $ echo ");
-    terminal.sees("heard <");
+    terminal.sees("heard");
     let mut lines: Vec<String> =
         std::fs::read_to_string(world.workspace().join("both")).unwrap().lines().map(str::to_owned).collect();
     lines.sort();
@@ -221,7 +223,8 @@ fn history_is_per_directory_and_has_no_answers() {
     terminal.sees("[1] this session: this exact command");
     terminal.type_keys("n\r");
     terminal.sees("the user said no");
-    terminal.sees("heard <");
+    terminal.sees("heard");
+    terminal.sees("> ");
     terminal.type_keys(" a secret line\r");
     terminal.sees("heard < a secret line>");
     // The answer is not in the history of this conversation, nor is a line that starts with a space.
@@ -319,7 +322,7 @@ fn conversation_without_colors_or_terminal_has_no_codes() {
     terminal.sees("> ");
     terminal.type_keys("fail\r");
     terminal.sees("exit code 101");
-    terminal.sees("heard <");
+    terminal.sees("heard");
     terminal.type_keys("\x04");
     terminal.ends();
     let screen = terminal.screen();
@@ -344,7 +347,7 @@ fn failed_command_is_marked_as_failed() {
     let mut terminal = Terminal::open(&world, "chat fail");
     terminal.sees("\u{2717} $ echo tests failed; exit 101");
     terminal.sees("exit code 101");
-    terminal.sees("heard <");
+    terminal.sees("heard");
     terminal.ends();
     assert!(!terminal.screen().contains('\u{2713}'), "{}", terminal.screen());
     model.check();
@@ -424,6 +427,7 @@ fn chat_uses_the_current_directory_as_workspace() {
     let mut terminal = Terminal::open(&world, "chat --session one");
     terminal.sees(world.workspace().to_str().unwrap());
     terminal.sees(&format!("(previously {}", elsewhere.display()));
+    terminal.sees("> ");
     terminal.type_keys("\x04");
     terminal.ends();
     chat("one", &world.workspace());

@@ -16,7 +16,6 @@ const COMMANDS: &[&str] = &[
     "sessions questions",
     "grants",
     "cron",
-    "cron add report --every 1h --task 'Report what changed'",
     "tasks",
     "pipelines",
     "pipelines plans",
@@ -32,7 +31,7 @@ const COMMANDS: &[&str] = &[
     "audit --tool Write",
     "audit verify",
     "mcp list",
-    "policy explain --tool Bash --input '{\"command\": \"ls\"}'",
+    "policy explain Bash '{\"command\": \"ls\"}'",
     "status",
     "call Read path=notes.md limit=2",
     "call Bash command='echo out; exit 3'",
@@ -49,7 +48,11 @@ const COMMANDS: &[&str] = &[
 /// What differs between runs beside the values of all snapshots.
 const FILTERS: &[(&str, &str)] = &[
     (r"\b[0-9a-f]{32}\b", "[HASH]"),
+    (r"(?m)^[0-9a-f]{8}  ", "[ID]  "),
+    (r"\w{3} \d+ \w{3} \d{4} \d\d:\d\d:\d\d", "[DATE]"),
     (r"\b\d+(\.\d+)? (ms|s|min)\b", "[DURATION]"),
+    // In a table, the spaces after a time depend on its length.
+    (r"\b(now|\d+ (second|minute)s? ago|in \d+ minutes) {2,}", "[AGO]  "),
     (r"\b(now|\d+ (second|minute)s? ago|in \d+ minutes)\b", "[AGO]"),
 ];
 
@@ -94,6 +97,8 @@ fn most_used_commands_are_readable_at_any_width() {
     assert_eq!(world.run(&["call", "Write", "path=b.txt", "content=x"]).code, 0);
     assert_eq!(world.run(&["tokens", "add", "ci", "--read-only"]).code, 0);
     assert_eq!(world.run(&["tasks", "add", "Water the plants on the balcony"]).code, 0);
+    let job = ["cron", "add", "report", "--every", "1h", "--task", "Report what changed"];
+    assert_eq!(world.run(&job).code, 0);
     // Once before, so that each width shows the same state.
     on_terminals(&world, 100, "");
     let mut too_wide: Vec<String> = Vec::new();
