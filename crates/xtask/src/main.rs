@@ -9,6 +9,7 @@
 mod bench;
 mod check;
 mod docs;
+mod page;
 mod setup;
 mod shell;
 mod soak;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask check          format, lints, tests, generated docs, dependency policy; installs what it needs
 cargo xtask docs           write docs/tools.md from the registry (--check only compares)
+cargo xtask screenshots    make the pictures of the documentation, in docs/images
 cargo xtask soak           the long suites at full length, then the fuzz targets
 cargo xtask bench [NAME…]  compare with real programs, side by side; needs a quiet machine
 cargo xtask bench build    time a first build of the release and dist profiles
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let result = match args.first().map(String::as_str) {
         Some("check") => check::run(),
         Some("docs") => docs::run(rest.iter().any(|arg| arg == "--check")),
+        Some("screenshots") => page::screenshots(),
         Some("soak") => soak::run(),
         Some("bench") => bench::run(rest),
         Some("setup") => setup::run(),
