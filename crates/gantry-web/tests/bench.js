@@ -49,7 +49,7 @@ try {
 
   // Tokens at 1,000 a second: what arrived when, and the longest task of the page.
   for (const [name, slow] of /** @type {const} */ ([["stream", 1], ["streamSlow", 4]])) {
-    await page.goto(`${gateway.url}/chat/${name}`);
+    await page.goto(`${gateway.url}/chat/${name.toLowerCase()}`);
     await page.locator(".connection.online").waitFor();
     await cdp.send("Emulation.setCPUThrottlingRate", { rate: slow });
     await page.evaluate(() => {
@@ -60,7 +60,7 @@ try {
     model.decide = () => ({ text, piece: 4, burst: 10, pieceMs: 10 });
     const began = Date.now();
     await send("go");
-    await page.getByText("LAST WORD").waitFor();
+    await page.getByText("LAST WORD").waitFor({ timeout: 60_000 });
     result[`${name}TokensPerSecond`] = Math.round(text.length / 4 / ((Date.now() - began) / 1000));
     await page.waitForTimeout(500);
     result[`${name}LongestTaskMs`] = Math.max(0, ...(await page.evaluate(() => /** @type {any} */ (window).tasks)));
@@ -127,6 +127,9 @@ try {
   await page.locator(".log-line", { hasText: "THE END" }).waitFor({ timeout: 900_000 });
   result.logMegabytes = Math.round((LOG_LINES * 105) / 1e6);
   result.logHeapGrowthMegabytes = Math.round(((await heap()) - before) / 1e5) / 10;
+} catch (error) {
+  console.error(`measured so far: ${JSON.stringify(result)}`);
+  throw error;
 } finally {
   await browser.close();
   await gateway.stop();

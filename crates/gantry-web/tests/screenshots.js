@@ -54,7 +54,7 @@ try {
     await page.locator(".send").click();
   };
   await gateway.node("laptop");
-  await inPage("wire", "nodes.tag", { id: "local", tags: ["build"] });
+  await inPage("wire", "nodes.tag", { id: "laptop", tags: ["build"] });
   await send("Why does the build fail?");
   await page.getByText("Shall I make the change").waitFor();
   await inPage("go", "/chat/agent:careful:release");
@@ -87,7 +87,7 @@ try {
     ["usage", "/usage", "Total"],
     ["policy", "/settings/policy", "Try it", async () => {
       await page.getByRole("button", { name: "Try it" }).click();
-      await page.getByText("rules were checked").waitFor();
+      await page.locator("section[aria-label=Decision]").waitFor();
     }],
     ["configuration", "/settings/configuration", "models.balanced"],
   ]);

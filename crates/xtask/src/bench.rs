@@ -9,6 +9,7 @@ mod gateway;
 mod google;
 mod mcp;
 mod measure;
+mod page;
 mod pipelines;
 mod sandbox;
 mod web;
@@ -36,7 +37,7 @@ struct Row {
     met: bool,
 }
 
-/// Runs the benchmarks whose name contains one of `names`, or all.
+/// Runs the benchmarks that `names` mean, or all.
 pub(crate) fn run(names: &[String]) -> Result<()> {
     if names.iter().any(|name| name == "build") {
         return build::run();
@@ -45,7 +46,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     let profile = profile();
     let profile = profile.as_str();
     shell::step(&["cargo", "build", "--profile", profile, "-p", "gantry"])?;
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| name.contains(wanted.as_str()));
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| matches(name, wanted));
     for &(name, parts) in PROGRAMS {
         if wanted(name) {
             shell::step(&[&["cargo", "build", "--profile", profile, "-p"][..], parts].concat())?;
@@ -79,6 +80,12 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     println!("cold start of `gantry tools`: {:.1} ms", median_ms(&start[0]));
     ensure!(failed.is_empty(), "these benchmarks failed: {}", failed.join(", "));
     Ok(())
+}
+
+/// Whether `wanted` means the benchmark: by its whole name, else by a part of it.
+fn matches(name: &str, wanted: &str) -> bool {
+    let exact = BENCHES.iter().any(|(known, _)| *known == wanted);
+    if exact { name == wanted } else { name.contains(wanted) }
 }
 
 /// The profile of the measured binary: the packaged one, unless `BENCH_PROFILE` names another, such as `release`, which
@@ -135,6 +142,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("sandbox", sandbox::run),
     ("workers", workers::run),
     ("pipelines", pipelines::run),
+    ("page", page::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{docs, setup, shell};
+use crate::{docs, page, setup, shell};
 
 pub(crate) fn run() -> Result<()> {
     setup::run()?;
@@ -20,6 +20,9 @@ pub(crate) fn run() -> Result<()> {
     // The toolsets' tests run real commands under this keeper.
     shell::step(&["cargo", "build", "-p", "gantry-process", "--bins"])?;
     shell::step(&["cargo", "nextest", "run", "--workspace", "--all-features", "--no-fail-fast"])?;
+    // The tests of the page start the program.
+    shell::step(&["cargo", "build", "-p", "gantry"])?;
+    page::check()?;
     docs::run(true)?;
     shell::step_with(
         &["cargo", "doc", "--workspace", "--no-deps", "--quiet"],

@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod dist;
 mod docs;
+mod page;
 mod setup;
 mod shell;
 mod soak;
@@ -20,6 +21,7 @@ const HELP: &str = "\
 cargo xtask check          format, lints, tests, generated docs, dependency policy; installs what it needs
 cargo xtask docs           write docs/tools.md from the registry (--check only compares)
 cargo xtask dist           make a tarball, a Debian package, a list of dependencies and checksums
+cargo xtask screenshots    make the pictures of the documentation, in docs/images
 cargo xtask soak           the long suites at full length, then the fuzz targets
 cargo xtask bench [NAME…]  compare with real programs, side by side; needs a quiet machine
 cargo xtask bench build    time a first build of the release and dist profiles
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Some("check") => check::run(),
         Some("docs") => docs::run(rest.iter().any(|arg| arg == "--check")),
         Some("dist") => dist::run(rest),
+        Some("screenshots") => page::screenshots(),
         Some("soak") => soak::run(),
         Some("bench") => bench::run(rest),
         Some("setup") => setup::run(),

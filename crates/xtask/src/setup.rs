@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use crate::shell;
+use crate::{page, shell};
 
 /// A program the tests compare with, and the Debian package that has it.
 const PROGRAMS: [(&str, &str); 17] = [
@@ -79,6 +79,15 @@ const CARGO_PROGRAMS: [(&str, &[&str]); 3] = [
 
 /// Programs that only the benchmarks compare with.
 const BENCH_PROGRAMS: [(&str, &str); 1] = [("lynx", "lynx")];
+
+/// Programs that the tests of the web page need, with the browser that they drive.
+const PAGE_PROGRAMS: [(&str, &str); 3] = [("node", "nodejs"), ("npm", "npm"), ("chromium", "chromium")];
+
+/// Installs what the tests of the web page need: programs, and development packages beside the tests.
+pub(crate) fn for_page() -> Result<()> {
+    install_programs(&PAGE_PROGRAMS)?;
+    shell::step(&["npm", "--prefix", page::FOLDER, "ci", "--no-audit", "--no-fund"])
+}
 
 /// Installs the programs that the benchmarks need.
 pub(crate) fn for_benchmarks() -> Result<()> {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{setup, shell};
+use crate::{page, setup, shell};
 
 /// How long each fuzz target runs.
 const FUZZ_SECONDS: &str = "60";
@@ -14,6 +14,8 @@ pub(crate) fn run() -> Result<()> {
         &["cargo", "nextest", "run", "--workspace", "--all-features", "--no-fail-fast"],
         &[("GANTRY_SOAK", "1")],
     )?;
+    shell::step(&["cargo", "build", "-p", "gantry"])?;
+    page::soak()?;
     fuzz()
 }
 

@@ -341,7 +341,7 @@ function about(id, node, list) {
       h(
         "div",
         { class: "row section" },
-        button("Edit tags", editTags),
+        own ? null : button("Edit tags", editTags),
         own ? null : button("Rename", rename),
         own ? null : button("New token", () => renew(id), { icon: "key" }),
         own ? null : button("Revoke", async () => (await confirmed(`Revoke ${id}?`, "Its token no longer works, and its connections are closed at once.", "Revoke")) && ask("nodes.revoke", { id }).then(() => changed("Revoked")), { kind: "danger" }),
