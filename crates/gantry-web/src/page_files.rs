@@ -106,7 +106,7 @@ impl Embedded {
 }
 
 /// `None` for a file that is missing, unreadable or outside the folder.
-fn read(folder: &PathBuf, name: &str) -> Option<Vec<u8>> {
+fn read(folder: &std::path::Path, name: &str) -> Option<Vec<u8>> {
     let files = Files::new(FilesOptions::default()).ok()?;
     files.contained(folder).ok()?.open(name).ok()?.read_all(MAX_FILE_BYTES).ok()
 }
