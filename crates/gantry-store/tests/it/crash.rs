@@ -25,7 +25,7 @@ async fn writer() {
     };
     let data = DataDir::new(Path::new(&dir).join("data"));
     let instance = std::process::id().to_string();
-    let running = Running { pid: std::process::id(), url: String::new(), started: 0, certificate: None };
+    let running = Running { pid: std::process::id(), url: String::new(), started: 0, key: None };
     let _lock = GatewayLock::take(&data, running).unwrap();
     let (database, objects) = (Database::open(&data).await.unwrap(), Objects::folder(&data));
     let rounds = std::env::var(ROUNDS).map_or(u64::MAX, |rounds| rounds.parse().unwrap());

@@ -94,7 +94,7 @@ pub(crate) fn run(environment: Environment, output: &Output, args: &JoinArgs) ->
     }
     let asks = !args.yes && !output.json && std::io::stdin().is_terminal() && args.code != "-";
     let folder = choose_workspace(&environment, args, asks)?;
-    let start = choose_start(&environment, &code, args, asks)?;
+    let start = choose_start(&environment, output, &code, args, asks)?;
     environment.data.restore()?;
 
     let token = new_node_token().context("cannot make a token")?;
@@ -185,7 +185,13 @@ fn choose_workspace(environment: &Environment, args: &JoinArgs, asks: bool) -> R
     workspace(environment, Some(&chosen))
 }
 
-fn choose_start(environment: &Environment, code: &JoinCode, args: &JoinArgs, asks: bool) -> Result<Start> {
+fn choose_start(
+    environment: &Environment,
+    output: &Output,
+    code: &JoinCode,
+    args: &JoinArgs,
+    asks: bool,
+) -> Result<Start> {
     if args.no_start {
         return Ok(Start::Later);
     }
@@ -201,7 +207,12 @@ fn choose_start(environment: &Environment, code: &JoinCode, args: &JoinArgs, ask
             let hint = "leave --service out to run the node in this terminal";
             Err(UsageError(format!("this user cannot run services here ({problem})")).with_hint(hint).into())
         }
-        Some(_) => Ok(Start::Foreground),
+        Some(problem) => {
+            let text =
+                format!("This user cannot run services here ({problem}), so the node runs in this terminal.");
+            output.note_on_terminal(&text);
+            Ok(Start::Foreground)
+        }
         None if args.service || !asks => Ok(Start::Service),
         None => {
             let answer = ask("Run the node as a service, now and at every login? [Y/n]: ")?;
