@@ -3,7 +3,7 @@
 import { h, mount } from "./core/dom.js";
 import { startClock } from "./core/format.js";
 import { go, path, route, startRouting } from "./core/route.js";
-import { derived, scope, signal, untracked, watch } from "./core/signal.js";
+import { derived, onDispose, scope, signal, untracked, watch } from "./core/signal.js";
 import { pageKey, wire } from "./core/wire.js";
 import { button, dialog, icon, messageList, problem, showError } from "./parts/ui.js";
 
@@ -115,7 +115,9 @@ function sessionEnded() {
 }
 
 function frame() {
-  return () => (wire.state() === "signed_out" ? sessionEnded() : untracked(shell));
+  // The frame is built once: a lost connection changes nothing but the words about it.
+  const ended = derived(() => wire.state() === "signed_out");
+  return () => (ended() ? sessionEnded() : untracked(shell));
 }
 
 function shell() {
@@ -136,6 +138,10 @@ function watchScreens(main) {
   /** @type {() => void} */
   let dispose = () => {};
   let visits = 0;
+  onDispose(() => {
+    visits++;
+    dispose();
+  });
   watch(() => {
     const info = screen();
     const visit = ++visits;

@@ -7,6 +7,7 @@ import { icon } from "../parts/ui.js";
 import { about, appearance, browsers } from "./settings/browser.js";
 import { grants, tokens } from "./settings/access.js";
 import { agents } from "./settings/agents.js";
+import { mcpServers } from "./settings/mcp.js";
 import { configuration, doctor, policy, secrets } from "./settings/gateway.js";
 
 /** @type {readonly (readonly [string, string, import("../parts/ui.js").IconName, () => import("../core/dom.js").Child])[]} */
@@ -15,6 +16,7 @@ const PARTS = [
   ["policy", "Policy", "warn", policy],
   ["grants", "Grants", "check", grants],
   ["tokens", "Tokens", "key", tokens],
+  ["mcp", "MCP servers", "tools", mcpServers],
   ["secrets", "Secrets", "key", secrets],
   ["configuration", "Configuration", "settings", configuration],
   ["checks", "Checks", "check", doctor],

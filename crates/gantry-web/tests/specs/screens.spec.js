@@ -57,6 +57,7 @@ const SCREENS = [
   ["audit", () => "/audit", "local__Bash"],
   ["usage", () => "/usage", "lab/scripted-1"],
   ["policy", () => "/settings/policy", "Try it"],
+  ["MCP servers", () => "/settings/mcp", "No MCP servers"],
   ["secrets", () => "/settings/secrets", "No secrets"],
   ["configuration", () => "/settings/configuration", "models.balanced"],
   ["checks", () => "/settings/checks", "ok"],
@@ -109,4 +110,24 @@ test("the palette goes to a screen, and ? lists the keys", async () => {
   await page.keyboard.press("Escape");
   await page.goBack();
   assert.doesNotMatch(page.url(), /schedules/);
+});
+
+test("a screen that was left does nothing more", async () => {
+  const page = await h.open({ at: "/chat/left" });
+  await page.getByLabel("Message", { exact: true }).waitFor();
+  for (const path of ["/tasks/never", "/schedules/never", "/runs", "/settings/never", "/inbox"]) {
+    await h.go(page, path);
+    await page.waitForTimeout(200);
+  }
+  const { sessions } = await h.api(page, "sessions.list", { limit: 100 });
+  assert.equal(sessions.some((/** @type {any} */ session) => session.sessionKey.endsWith(":never")), false);
+});
+
+test("a lost connection leaves the screen as it is", async () => {
+  const page = await h.open({ at: "/tools/Bash" });
+  await page.getByLabel("command").fill("echo kept");
+  await h.gateway.restart();
+  await page.getByText("Connected", { exact: true }).waitFor({ timeout: 20_000 });
+  await page.waitForTimeout(500);
+  assert.equal(await page.getByLabel("command").inputValue(), "echo kept");
 });
