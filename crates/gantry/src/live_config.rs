@@ -66,6 +66,9 @@ pub(crate) struct LiveConfig {
     pub(crate) reloads: mpsc::Receiver<Reload>,
 }
 
+/// Returns what every worker gets first.
+pub(crate) type WorkerSetupOf = Box<dyn Fn(&Config) -> Result<Vec<u8>> + Send + Sync>;
+
 /// The parts of a gateway whose settings a changed configuration replaces, besides the domains.
 pub(crate) struct LiveParts {
     pub(crate) gate: Arc<Gate>,
@@ -75,7 +78,7 @@ pub(crate) struct LiveParts {
     pub(crate) sessions: Sessions,
     pub(crate) workers: Option<Workers>,
     /// The first message to a worker, for a configuration.
-    pub(crate) worker_setup: Box<dyn Fn(&Config) -> Result<Vec<u8>> + Send + Sync>,
+    pub(crate) worker_setup: WorkerSetupOf,
     pub(crate) workspace: PathBuf,
 }
 
