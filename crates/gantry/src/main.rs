@@ -23,6 +23,7 @@ mod running_gateway;
 mod table;
 mod terminal_input;
 mod terminal_markdown;
+mod terminal_text;
 mod wrapping;
 
 use std::process::ExitCode;
