@@ -27,6 +27,7 @@ mod services;
 mod table;
 mod terminal_input;
 mod terminal_markdown;
+mod terminal_text;
 mod wrapping;
 
 use std::process::ExitCode;

@@ -98,6 +98,7 @@ pub(crate) fn run(environment: Environment, output: &Output, args: ChatArgs) -> 
             let key = conversations::choose(&address, output, &args, key, workspace.as_deref()).await?;
             let mut chat = Chat::open(&environment, output, &address, key, workspace).await?;
             chat.keys = args.keys;
+            chat.has_own_gateway = own.is_some();
             if let Some(model) = &args.model {
                 chat.choose_model(model).await?;
             }
@@ -192,6 +193,8 @@ struct Chat<'a> {
     /// The model that `--model` chose.
     model: Option<String>,
     keys: Keys,
+    /// The gateway stops together with the conversation.
+    has_own_gateway: bool,
     /// The number of messages sent.
     sent: u32,
     /// Messages that were typed here.
@@ -224,6 +227,7 @@ impl<'a> Chat<'a> {
             status,
             model: None,
             keys: Keys::default(),
+            has_own_gateway: false,
             sent: 0,
             own: Vec::new(),
             answers: Vec::new(),

@@ -48,6 +48,7 @@ enum Next {
 impl Chat<'_> {
     /// Runs the conversation until the input ends.
     pub(super) async fn converse(mut self) -> Result<Exit> {
+        self.screen.is_conversation = true;
         self.greet().await;
         let directory = self.workspace.clone().map_or(self.environment.current_dir.clone(), PathBuf::from);
         let history = MessageHistory::of(&self.environment.data, &directory.to_string_lossy());
@@ -82,7 +83,11 @@ impl Chat<'_> {
             };
             if let Next::Leave = next {
                 if talk.is_running {
-                    self.output.activity(&format!("the run goes on; {}", self.read_later()), Tone::Quiet);
+                    let goes_on = match self.has_own_gateway {
+                        true => "the run goes on when a gateway starts again",
+                        false => "the run goes on",
+                    };
+                    self.output.activity(&format!("{goes_on}; {}", self.read_later()), Tone::Quiet);
                 }
                 return Ok(Exit::Success);
             }

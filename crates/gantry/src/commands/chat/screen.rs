@@ -30,6 +30,8 @@ pub(super) struct Screen<'a> {
     thinks: Option<Instant>,
     /// A question is open, so nothing else moves.
     asks: bool,
+    /// Commands can be typed.
+    pub(super) is_conversation: bool,
     /// The output of the last call that had one.
     last_output: Option<String>,
     began: Instant,
@@ -72,6 +74,7 @@ impl<'a> Screen<'a> {
             calls: Vec::new(),
             thinks: None,
             asks: false,
+            is_conversation: false,
             last_output: None,
             began: Instant::now(),
         }
@@ -255,11 +258,16 @@ impl<'a> Screen<'a> {
         }
         for line in lines {
             let tone = match line.kind {
-                LineKind::Plain => Tone::Quiet,
+                LineKind::Plain | LineKind::Folded => Tone::Quiet,
                 LineKind::Added => Tone::Added,
                 LineKind::Removed => Tone::Removed,
             };
-            self.output.activity(&format!("    {}", line.text), tone);
+            let hint = if line.kind == LineKind::Folded && self.is_conversation {
+                "; /output shows all"
+            } else {
+                ""
+            };
+            self.output.activity(&format!("    {}{hint}", line.text), tone);
         }
         if whole.is_some() {
             self.last_output = whole;

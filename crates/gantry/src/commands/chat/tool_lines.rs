@@ -63,6 +63,8 @@ pub(super) struct Shown {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineKind {
     Plain,
+    /// Says how many lines are left out.
+    Folded,
     Added,
     Removed,
 }
@@ -122,7 +124,7 @@ fn end_of(output: &str) -> Vec<Shown> {
     // A note takes the place of a line, so it must stand for more than one.
     let skip = if hidden > 0 { hidden + 1 } else { 0 };
     if skip > 0 {
-        shown.push(plain(format!("… {skip} more lines")));
+        shown.push(Shown { text: format!("… {skip} more lines"), kind: LineKind::Folded });
     }
     shown.extend(lines[skip..].iter().map(|line| plain(shortened(line, LINE_CHARS))));
     shown

@@ -22,6 +22,7 @@ fn model() -> Model {
                     .into(),
                 ..Turn::default()
             },
+            "count" => call("Bash", json!({"command": "for n in $(seq 30); do echo number $n; done"})),
             "fail" => call("Bash", json!({"command": "echo tests failed; exit 101"})),
             "read it" => call("Read", json!({"path": "nothing.txt"})),
             "for long" => Turn {
@@ -245,6 +246,58 @@ fn history_is_per_directory_and_has_no_answers() {
     terminal.type_keys("\x15");
     leave(terminal);
     assert_eq!(history(&world).lines().count(), 2, "{}", history(&world));
+    model.check();
+}
+
+#[test]
+fn long_output_is_folded_and_can_be_shown() {
+    let model = model();
+    let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
+    let _up = Gateway::start(&world);
+    let mut terminal = Terminal::open(&world, "chat");
+    terminal.sees("> ");
+    terminal.type_keys("count\r");
+    terminal.sees("\u{2026} 25 more lines; /output shows all");
+    terminal.sees("heard");
+    terminal.sees("> ");
+    assert!(!terminal.screen().contains("number 7\r\n"));
+    terminal.type_keys("/output\r");
+    terminal.sees("number 7\r\n");
+    terminal.sees("number 30\r\n");
+    terminal.type_keys("\x04");
+    terminal.ends();
+    model.check();
+}
+
+#[test]
+fn options_choose_the_conversation() {
+    let model = model();
+    let world = model.world("");
+    let up = Gateway::start(&world);
+    let sessions = || up.get("/v1/sessions").json()["sessions"].as_array().unwrap().len();
+    assert_eq!(world.run(&["chat", "--new", "first"]).code, 0);
+    assert_eq!(world.run(&["chat", "--continue", "second"]).code, 0);
+    assert_eq!(sessions(), 1);
+    assert_eq!(world.run(&["chat", "third"]).code, 0);
+    assert_eq!(sessions(), 2, "without an option it is the main conversation");
+    let elsewhere = world.folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let none = world.run(&["chat", "--continue", "--workspace", elsewhere.to_str().unwrap(), "x"]);
+    assert_eq!(none.code, 2, "{none:?}");
+    assert!(none.stderr.contains("`gantry chat --new`"), "{none:?}");
+    let mut terminal = Terminal::open(&world, "chat --resume");
+    terminal.sees("first");
+    terminal.sees("Which one? [1] ");
+    terminal.type_keys("7\n");
+    terminal.sees("type a number from 1 to 2");
+    terminal.type_keys("2\n");
+    terminal.sees("agent:main:chat-");
+    terminal.sees("> ");
+    terminal.type_keys("fourth\r");
+    terminal.sees("heard <fourth>");
+    terminal.type_keys("\x04");
+    terminal.ends();
+    assert_eq!(sessions(), 2);
     model.check();
 }
 
