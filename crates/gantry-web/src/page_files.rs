@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
@@ -106,7 +106,7 @@ impl Embedded {
 }
 
 /// `None` for a file that is missing, unreadable or outside the folder.
-fn read(folder: &PathBuf, name: &str) -> Option<Vec<u8>> {
+fn read(folder: &Path, name: &str) -> Option<Vec<u8>> {
     let files = Files::new(FilesOptions::default()).ok()?;
     files.contained(folder).ok()?.open(name).ok()?.read_all(MAX_FILE_BYTES).ok()
 }
@@ -141,6 +141,7 @@ pub(crate) fn content_type(name: &str) -> &'static str {
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test prepares the directory that is read")]
 mod tests {
     use super::*;
 
