@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_agent::{
-    Agent, AnswerFuture, ApprovalDecision, Asker, DmScope, FactsFuture, Model, ModelFacts, ModelFailure,
+    Agent, AnswerFuture, ApprovalDecision, Asker, FactsFuture, Model, ModelFacts, ModelFailure,
     NewMessage, Question, SessionSettings, Sessions, SessionsParts,
 };
 use gantry_domain::Identity;

@@ -141,7 +141,7 @@ pub(crate) fn content_type(name: &str) -> &'static str {
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests prepare their own files")]
+#[expect(clippy::disallowed_methods, reason = "a test prepares the directory that is read")]
 mod tests {
     use super::*;
 

@@ -8,4 +8,4 @@ CREATE TABLE join_codes (
     used INTEGER
 ) STRICT, WITHOUT ROWID;
 
-PRAGMA user_version = 14;
+PRAGMA user_version = 15;

@@ -58,7 +58,7 @@ impl Bench {
         let settings = Live::new(MachineSettings { egress, ..MachineSettings::default() });
         let audit = Arc::new(MemoryAudit::default());
         let judge =
-            SessionJudge::new(policy, ledger.clone(), settings.into(), audit.clone(), Masker::default());
+            SessionJudge::new(policy, ledger.clone(), settings, audit.clone(), Masker::default());
         Bench { judge, ledger, audit, asked }
     }
 
