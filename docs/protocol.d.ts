@@ -15,6 +15,10 @@ export interface Methods {
   "sessions.send": { params: MessageParams; result: SendResult };
   "sessions.listen": { params: SessionParams; result: ListenResult };
   "sessions.answer": { params: AnswerParams; result: AnswerResult };
+  "sessions.rename": { params: SessionRename; result: SessionRename };
+  "sessions.search": { params: SessionSearch; result: SessionMatches };
+  "inbox.list": { params: Empty; result: InboxList };
+  "inbox.listen": { params: Empty; result: InboxList };
   "grants.list": { params: GrantsListParams; result: GrantList };
   "grants.revoke": { params: GrantParams; result: GrantInfo };
   "cron.list": { params: CronListParams; result: CronJobList };
@@ -64,6 +68,7 @@ export interface Methods {
   "connection.ask": { params: ConnectionAsk; result: ApprovalAnswer };
   "logs.get": { params: LogsParams; result: LogsResult };
   "bulk.open": { params: Empty; result: Empty };
+  "gateway.key": { params: GatewayKey; result: Empty };
   "transfer.open": { params: TransferOpen; result: TransferOpened };
   "transfer.manifest": { params: TransferManifest; result: ManifestPage };
   "transfer.prepare": { params: TransferPrepare; result: TransferPrepared };
@@ -75,9 +80,43 @@ export interface Methods {
   "transfer.abandon": { params: TransferOver; result: Empty };
   "transfer.parts": { params: Empty; result: TransferParts };
   "gateway.status": { params: Empty; result: GatewayStatus };
+  "markdown.render": { params: MarkdownParams; result: MarkdownDocuments };
+  "ansi.render": { params: AnsiParams; result: AnsiLines };
+  "diff.render": { params: DiffParams; result: DiffRows };
+  "graph.layout": { params: GraphParams; result: GraphLayout };
+  "page.link": { params: Empty; result: PageLink };
+  "page.sessions": { params: Empty; result: PageSessionList };
+  "page.revoke": { params: PageRevoke; result: PageRevoked };
+  "gateway.doctor": { params: Empty; result: DoctorReport };
+  "audit.search": { params: AuditSearch; result: AuditPage };
+  "audit.verify": { params: Empty; result: AuditVerified };
+  "usage.report": { params: UsageParams; result: UsageReport };
+  "config.get": { params: Empty; result: ConfigShown };
+  "config.schema": { params: Empty; result: ConfigSchema };
+  "config.check": { params: ConfigChange; result: ConfigChanged };
+  "config.set": { params: ConfigChange; result: ConfigChanged };
+  "secrets.list": { params: Empty; result: SecretList };
+  "secrets.set": { params: SecretSet; result: SecretStored };
+  "secrets.remove": { params: SecretName; result: SecretName };
+  "apis.list": { params: Empty; result: ApiList };
+  "apis.get": { params: ApiId; result: ApiProfile };
+  "apis.save": { params: ApiSave; result: ApiId };
+  "apis.remove": { params: ApiId; result: ApiId };
+  "mcp.servers": { params: Empty; result: McpServerList };
+  "mcp.review": { params: McpReview; result: McpReviewed };
+  "mcp.accept": { params: McpAccept; result: McpAccepted };
+  "policy.explain": { params: PolicyExplain; result: PolicyExplained };
+  "transfers.list": { params: Empty; result: TransferList };
+  "transfers.listen": { params: Empty; result: TransferList };
+  "transfers.cancel": { params: TransferId; result: TransferId };
+  "uploads.begin": { params: UploadBegin; result: UploadState };
+  "uploads.finish": { params: UploadId; result: UploadDone };
+  "uploads.cancel": { params: UploadId; result: UploadId };
+  "downloads.link": { params: DownloadFile; result: DownloadLink };
   "ports.list": { params: Empty; result: PortList };
   "ports.forward": { params: PortForward; result: PortForwarded };
   "nodes.list": { params: Empty; result: NodeList };
+  "nodes.listen": { params: Empty; result: NodeList };
   "nodes.add": { params: NodeTags; result: Invitation };
   "nodes.renew": { params: NodeId; result: Invitation };
   "nodes.tag": { params: NodeTags; result: NodeTags };
@@ -85,6 +124,8 @@ export interface Methods {
   "nodes.revoke": { params: NodeId; result: NodeId };
   "nodes.forget": { params: NodeId; result: NodeId };
   "nodes.processes": { params: NodeProcesses; result: ProcessList };
+  "join.invite": { params: JoinInvite; result: JoinOffer };
+  "join.rotateKey": { params: KeyRotate; result: KeyRotation };
   "tokens.list": { params: Empty; result: TokenList };
   "tokens.add": { params: TokenAdd; result: TokenAdded };
   "tokens.revoke": { params: TokenName; result: TokenName };
@@ -96,6 +137,9 @@ export interface Events {
   "call.progress": CallProgress;
   "tools.changed": Empty;
   "session.event": SessionEventData;
+  "transfers.changed": TransferList;
+  "nodes.changed": NodeList;
+  "inbox.changed": InboxList;
   "run.event": RunEventData;
   "process.ended": ProcessEnded;
   "missed": Missed;
@@ -125,6 +169,45 @@ export interface AgentList {
   agents: AgentInfo[];
 }
 
+/** `result` of `ansi.render`. */
+export interface AnsiLines {
+  lines: AnsiRun[][];
+  /** The style at the end, for the text that follows. */
+  style: AnsiStyle;
+}
+
+/** `params` of `ansi.render`: output of a command, at most 4 MB. */
+export interface AnsiParams {
+  text: string;
+  /** The style in which the text before this one ended. */
+  style?: AnsiStyle;
+}
+
+/** A piece of a line in one style. */
+export interface AnsiRun {
+  text: string;
+  color?: string | null;
+  background?: string | null;
+  bold?: boolean;
+  dim?: boolean;
+  italic?: boolean;
+  underline?: boolean;
+  strike?: boolean;
+  inverse?: boolean;
+}
+
+/** Colors are `0` to `255`, or `#rrggbb`; missing for the default color. */
+export interface AnsiStyle {
+  color?: string | null;
+  background?: string | null;
+  bold?: boolean;
+  dim?: boolean;
+  italic?: boolean;
+  underline?: boolean;
+  strike?: boolean;
+  inverse?: boolean;
+}
+
 /** `params` of `sessions.answer`, and the body of `POST /v1/sessions/{key}/answers`. */
 export interface AnswerParams {
   /** Needed over the WebSocket; over HTTP the path has it. */
@@ -150,6 +233,44 @@ export interface AnswerResult {
   sessionKey: string;
   /** The effect of the answer, for people. */
   told: string;
+}
+
+/** `params` of `apis.get` and `apis.remove`; `result` of `apis.save` and `apis.remove`. */
+export interface ApiId {
+  id: string;
+}
+
+/** A profile of an API; one with problems has no effect. */
+export interface ApiInfo {
+  id: string;
+  name?: string | null;
+  baseUrl?: string | null;
+  /** The agent that made it. */
+  madeBy?: string | null;
+  problems?: ApiProblem[];
+}
+
+/** `result` of `apis.list`. */
+export interface ApiList {
+  apis: ApiInfo[];
+}
+
+export interface ApiProblem {
+  path: string;
+  message: string;
+}
+
+/** `result` of `apis.get`. `docs/apis.md` describes the fields of a profile. */
+export interface ApiProfile {
+  id: string;
+  profile: unknown;
+}
+
+/** `params` of `apis.save`. */
+export interface ApiSave {
+  profile: unknown;
+  /** A profile with the same id is replaced. */
+  replace?: boolean;
 }
 
 /** The result of `approval.ask`. */
@@ -191,6 +312,54 @@ export type AskedAction =
   | { kind: "schedule"; what: string; when: string; text: string; notShown?: number; }
   | { kind: "other"; tool: string; input: unknown; notShown?: number; }
   | { kind: "unknown"; };
+
+/** `result` of `audit.search`. */
+export interface AuditPage {
+  /** The newest first. `docs/security.md` describes the fields of a line. */
+  lines: unknown[];
+  /** There may be earlier lines, and this is the `before` of their page. */
+  previous?: number | null;
+}
+
+export interface AuditProblem {
+  /** The name of a full file; empty for the current one. */
+  file: string;
+  /** 0 for a problem of the whole log. */
+  line: number;
+  problem: string;
+}
+
+/** `params` of `audit.search`. A missing field matches everything. */
+export interface AuditSearch {
+  /** Part of the tool's name. */
+  tool?: string | null;
+  /** Part of the principal, such as `agent:` or `operator`. */
+  principal?: string | null;
+  agent?: string | null;
+  status?: string | null;
+  /** The id of a call. */
+  call?: string | null;
+  /** A text anywhere in the line. Upper and lower case are the same for `a` to `z`. */
+  text?: string | null;
+  /** In milliseconds since 1970, inclusive. */
+  since?: number | null;
+  /** In milliseconds since 1970, exclusive. */
+  until?: number | null;
+  /** Only lines before this number: the `previous` of the page before. */
+  before?: number | null;
+  /** 100 when left out; at most 1,000. */
+  limit?: number | null;
+}
+
+/** `result` of `audit.verify`. */
+export interface AuditVerified {
+  intact: boolean;
+  lines: number;
+  files: number;
+  problems: AuditProblem[];
+  /** Problems that are not described. */
+  furtherProblems: number;
+}
 
 /** A tool call without a model. */
 export interface BackgroundCall {
@@ -415,6 +584,7 @@ export type CloseReason =
   | { code: "node_token_revoked"; }
   | { code: "token_revoked"; }
   | { code: "token_expired"; }
+  | { code: "page_session_ended"; }
   | { code: "tools_missing"; }
   | { code: "main_closed"; }
   | { code: "silent"; }
@@ -422,6 +592,41 @@ export type CloseReason =
   | { code: "no_room"; }
   | { code: "too_slow"; }
   | { code: "too_large"; };
+
+/** `params` of `config.check` and `config.set`. */
+export interface ConfigChange {
+  /** With dots between levels, such as `shell.sandbox`. */
+  key: string;
+  /** The new value; null removes the key, so that its default applies. */
+  value: unknown;
+  /** The hash that the change is based on. If the file has changed since, the change is `conflict`. */
+  hash?: string | null;
+}
+
+/** `result` of `config.check` and `config.set`. The violations of an invalid change are in the error's `details`. */
+export interface ConfigChanged {
+  /** Of the file after the change; of the file as it is after a check. */
+  hash: string;
+  /** The change counts after a restart of the gateway. */
+  needsRestart: boolean;
+}
+
+/** `result` of `config.schema`. */
+export interface ConfigSchema {
+  schema: unknown;
+}
+
+/** `result` of `config.get`. */
+export interface ConfigShown {
+  file: string;
+  /** Of the file. A change names the hash that it is based on. */
+  hash: string;
+  /** The values in effect; secrets are masked. */
+  values: unknown;
+  /** The keys that are set in the file. */
+  set: string[];
+  warnings: string[];
+}
 
 /** `params` of `connect`. */
 export interface ConnectParams {
@@ -432,7 +637,10 @@ export interface ConnectParams {
   version: string;
   /** `linux-x64` form. */
   platform: string;
-  token: string;
+  /** Left out by the web page, which has a `pageKey`. */
+  token?: string;
+  /** The key of a page session. It counts only with the cookie of the same session. */
+  pageKey?: string | null;
   /** For role `node` only. */
   node?: NodeHello | null;
 }
@@ -719,11 +927,91 @@ export interface CronUpdateParams {
   patch: CronJobInput;
 }
 
+/** `params` of `diff.render`: two texts, or a patch. At most 4 MB in all. */
+export interface DiffParams {
+  before?: string | null;
+  after?: string | null;
+  /** A unified diff, in place of `before` and `after`. */
+  patch?: string | null;
+  /** Lines that are shown around a change; 3 when left out. */
+  context?: number | null;
+  /** The first row; 0 when left out. */
+  offset?: number;
+}
+
+export interface DiffRow {
+  kind: DiffRowKind;
+  /** The number of the line before the change. */
+  before?: number | null;
+  /** The number of the line after the change. */
+  after?: number | null;
+  /** Without the line's end. Of a `gap` and a `file`, what is shown in its place. */
+  text: string;
+}
+
+export type DiffRowKind = "same" | "added" | "removed" | "gap" | "file";
+
+/** `result` of `diff.render`. */
+export interface DiffRows {
+  /** At most 2,000. */
+  rows: DiffRow[];
+  /** Rows in all. */
+  total: number;
+  added: number;
+  removed: number;
+  /** The first of the rows that follow. */
+  nextOffset?: number | null;
+}
+
+export interface DoctorFinding {
+  /** `ok`, `warning` or `error`. */
+  level: string;
+  message: string;
+  fix?: string | null;
+}
+
+/** `result` of `gateway.doctor`. */
+export interface DoctorReport {
+  /** By feature area. */
+  findings: { [key: string]: DoctorFinding[] };
+}
+
+/** `params` of `downloads.link`: a file in an agent's storage. */
+export interface DownloadFile {
+  /** `main` when left out. */
+  agent?: string | null;
+  path: string;
+  /** Where the download begins; 0 when left out. An interrupted one continues there. */
+  offset?: number;
+  /** The version that an interrupted download began with. Another one is `conflict`. */
+  etag?: string | null;
+}
+
+/** `result` of `downloads.link`. */
+export interface DownloadLink {
+  /** Works for one request within 60 seconds, without further authentication. */
+  url: string;
+  name: string;
+  /** Of the whole file. */
+  size: number;
+  etag: string;
+}
+
 /** Parameters or a result without fields. */
 export type Empty = Record<string, never>;
 
 /** The reason why a request failed. HTTP uses the same codes. */
 export type ErrorCode = "unsupported_protocol" | "unauthorized" | "unknown_method" | "bad_params" | "not_found" | "conflict" | "too_large" | "too_many" | "unknown_tool" | "invalid_input" | "denied" | "approval_needed" | "unaudited" | "unavailable" | "deadline" | "cancelled" | "internal" | "bad_frame" | "not_connected" | "forbidden" | "prefix_mismatch" | "failed";
+
+/** `params` of `gateway.key`, by which a gateway announces its next key to a node. */
+export interface GatewayKey {
+  /** The public key in use, as DER in base64. */
+  current: string;
+  /** The next key, as `sha256//BASE64`. */
+  next: string;
+  /** The signature of the key in use, in base64. */
+  signature: string;
+}
 
 /** `result` of `gateway.status`. */
 export interface GatewayStatus {
@@ -794,6 +1082,54 @@ export interface GrantsListParams {
   agent?: string | null;
 }
 
+export interface GraphEdge {
+  from: string;
+  to: string;
+}
+
+/** `result` of `graph.layout`: a picture from left to right. */
+export interface GraphLayout {
+  width: number;
+  height: number;
+  /** In the order of the request. */
+  nodes: GraphPlace[];
+  /** In the order of the request. An edge is drawn through its points. */
+  edges: GraphLine[];
+}
+
+export interface GraphLine {
+  from: string;
+  to: string;
+  /** Pairs of x and y. */
+  points: number[][];
+}
+
+export interface GraphNode {
+  id: string;
+  /** 160 when left out; at most 1,000. */
+  width?: number | null;
+  /** 48 when left out; at most 1,000. */
+  height?: number | null;
+}
+
+/** `params` of `graph.layout`: at most 500 nodes and 2,000 edges. */
+export interface GraphParams {
+  nodes: GraphNode[];
+  edges: GraphEdge[];
+}
+
+export interface GraphPlace {
+  id: string;
+  /** The left edge. */
+  x: number;
+  /** The upper edge. */
+  y: number;
+  width: number;
+  height: number;
+  /** The number of the column. */
+  layer: number;
+}
+
 /** The answer of `GET /health`. */
 export interface Health {
   status: HealthStatus;
@@ -808,6 +1144,8 @@ export interface History {
   events: HistoryEvent[];
   /** The first event of the next page, if there is one. */
   next: number | null;
+  /** With `before`: there are earlier events, and this is the `before` of their page. */
+  previous?: number | null;
 }
 
 /** A part of a model's reply or of a call's result. */
@@ -854,6 +1192,8 @@ export interface HistoryParams {
   sessionKey: string;
   /** The number of the first event; 0 when left out. */
   from?: number | null;
+  /** In place of `from`: the last events before this number. A large number means the end. */
+  before?: number | null;
   limit?: number | null;
 }
 
@@ -872,6 +1212,16 @@ export interface HttpProblem {
   error: HttpError;
 }
 
+export type InboxItem = { agent: string; sessionKey?: string | null; label?: string | null; labels?: string[]; } & (
+  | { kind: "approval"; question: Question; }
+  | { kind: "question"; asked: UserAsked; }
+  | { kind: "plan"; plan: PlanInfo; });
+
+/** `result` of `inbox.list`, and data of `inbox.changed`: the oldest item first. */
+export interface InboxList {
+  items: InboxItem[];
+}
+
 /** `result` of `nodes.add` and `nodes.renew`. The token is shown only once. */
 export interface Invitation {
   id: string;
@@ -880,8 +1230,100 @@ export interface Invitation {
   publicUrl?: string | null;
 }
 
+/** `params` of `join.invite`. */
+export interface JoinInvite {
+  id: string;
+  tags?: string[];
+  /** Lets a node that has connected before join again. Its token is invalid from then on. */
+  renew?: boolean;
+  /** The addresses for the code, such as the local end of a tunnel, in place of those that the gateway knows. */
+  addresses?: string[];
+}
+
+/** `result` of `join.invite`. The code is shown only once. */
+export interface JoinOffer {
+  id: string;
+  code: string;
+  /** Milliseconds since 1970. */
+  expires: number;
+  /** Where the machine looks for the gateway, in this order. */
+  addresses: string[];
+  /** The gateway's key, as `sha256//BASE64`, unless a trusted authority proves who the gateway is. */
+  key?: string | null;
+  /** Where a machine of the platform `platform` can download this program, with the code in the header `gantry-join`. */
+  program?: string | null;
+  /** Whether `program` is recognised by `key` and not by an authority. */
+  pinned: boolean;
+  platform: string;
+}
+
+/** The body of `POST /join`. */
+export interface JoinRequest {
+  id: string;
+  /** The token of the join code, in base64url. */
+  code: string;
+  /** The token that the node will use. The machine makes it, so that a repeated request is harmless. */
+  nodeToken: string;
+}
+
+/** The answer of `POST /join`. */
+export interface Joined {
+  id: string;
+  /** The version of the gateway. */
+  version: string;
+}
+
+/** `params` of `join.rotateKey`. */
+export interface KeyRotate {
+  /** Uses the next key at once. Nodes that do not know it yet have to join again. */
+  now?: boolean;
+}
+
+/** `result` of `join.rotateKey`. */
+export interface KeyRotation {
+  /** The new key, as `sha256//BASE64`. */
+  key: string;
+  /** Whether the gateway uses the new key now. */
+  inUse: boolean;
+  /** Nodes that accepted the new key. */
+  adopted: string[];
+  /** Nodes that do not know the new key yet. */
+  waiting: string[];
+}
+
 /** `result` of `sessions.listen`. */
-export type ListenResult = SessionStatus | SessionParams;
+export type ListenResult = Listened | SessionParams;
+
+/** The state of a session when a client begins to listen. Every later event is new. */
+export interface Listened {
+  sessionKey: string;
+  agent: string;
+  model: string;
+  workspace: string;
+  /** The run in progress. */
+  running: string | null;
+  /** Messages that wait for a run. */
+  queued: number;
+  /** Messages in the conversation. */
+  messages: number;
+  /** Events in the journal. */
+  events: number;
+  compactions: number;
+  runs: number;
+  usage: TokenUsage;
+  /** Any of `untrusted` and `private`. */
+  labels: string[];
+  /** Calls that wait for an approval. */
+  questions: Question[];
+  /** The agent's open questions to its user. */
+  asks: UserAsked[];
+  /** The limits of a child session. */
+  child?: ChildLimits | null;
+  /** The number of entries in the journal: `sessions.history` has all of them. Earlier gateways send 0. */
+  seq: number;
+  /** What the model has written of a reply that is not in the journal yet. */
+  unfinished?: UnfinishedReply | null;
+}
 
 /** `params` of `logs.get`. */
 export interface LogsParams {
@@ -901,6 +1343,106 @@ export interface ManifestPage {
   last: boolean;
 }
 
+export type MarkdownAlign = "none" | "left" | "center" | "right";
+
+/** A block of a document. Nothing else occurs: tags of HTML are text, pictures are links. */
+export type MarkdownBlock = 
+  | { block: "paragraph"; content: MarkdownInline[]; }
+  | { block: "heading"; level: number; content: MarkdownInline[]; }
+  | { block: "code"; language: string; text: string; }
+  | { block: "quote"; blocks: MarkdownBlock[]; }
+  | { block: "list"; start?: number | null; items: MarkdownItem[]; }
+  | { block: "table"; align: MarkdownAlign[]; header: MarkdownInline[][]; rows: MarkdownInline[][][]; }
+  | { block: "rule"; };
+
+export interface MarkdownDocument {
+  blocks: MarkdownBlock[];
+  /** The first blocks that do not change when more text follows. */
+  settledBlocks: number;
+  /** Where the text of the other blocks begins, in UTF-16 units. */
+  settled: number;
+}
+
+/** `result` of `markdown.render`, in the order of the texts. */
+export interface MarkdownDocuments {
+  documents: MarkdownDocument[];
+}
+
+export type MarkdownInline = 
+  | { inline: "text"; text: string; }
+  | { inline: "code"; text: string; }
+  | { inline: "emphasis"; content: MarkdownInline[]; }
+  | { inline: "strong"; content: MarkdownInline[]; }
+  | { inline: "strike"; content: MarkdownInline[]; }
+  | { inline: "link"; href: string; host?: string | null; content: MarkdownInline[]; }
+  | { inline: "break"; };
+
+export interface MarkdownItem {
+  /** Whether the item of a list of tasks is done. */
+  done?: boolean | null;
+  blocks: MarkdownBlock[];
+}
+
+/** `params` of `markdown.render`: at most 1,000 texts, 8 MB in all. */
+export interface MarkdownParams {
+  texts: string[];
+}
+
+/** `params` of `mcp.accept`. */
+export interface McpAccept {
+  name: string;
+  /** All new and changed tools when left out. */
+  tool?: string | null;
+  /** From `mcp.review`. If the tools have changed since, nothing is accepted. */
+  seen: string;
+}
+
+/** `result` of `mcp.accept`. */
+export interface McpAccepted {
+  name: string;
+  /** The accepted tools. */
+  accepted: string[];
+}
+
+/** `params` of `mcp.review`. */
+export interface McpReview {
+  name: string;
+}
+
+/** `result` of `mcp.review`: the tools that the server offers now. */
+export interface McpReviewed {
+  name: string;
+  tools: McpTool[];
+  /** Identifies what is shown. `mcp.accept` takes it. */
+  seen: string;
+}
+
+export interface McpServer {
+  name: string;
+  /** As the server offered them last. */
+  tools: McpTool[];
+  /** How its program is confined, for people. */
+  confinement?: string | null;
+  problem?: string | null;
+}
+
+/** `result` of `mcp.servers`. */
+export interface McpServerList {
+  servers: McpServer[];
+  /** For people. */
+  problems: string[];
+}
+
+export interface McpTool {
+  name: string;
+  /** `ready`, `new`, `changed`, `unusable`, `gone` or `notChosen`. Agents and clients are offered ready ones only. */
+  state: string;
+  /** Why it is unusable. */
+  reason?: string | null;
+  /** What would be accepted, as a difference for people. Only `mcp.review` has it. */
+  difference?: string | null;
+}
+
 /** `params` of `sessions.send`, and the body of `POST /v1/sessions/{key}/messages`. */
 export interface MessageParams {
   /** Needed over the WebSocket; over HTTP the path has it. */
@@ -914,6 +1456,8 @@ export interface MessageParams {
   workspace?: string | null;
   /** What the message contains: `untrusted` for text that others wrote, `private`. */
   labels?: string[];
+  /** Pictures for the model, at most [`MAX_PICTURES`]. */
+  pictures?: Picture[];
 }
 
 /** `data` of the event `missed`. */
@@ -1017,6 +1561,8 @@ export interface NodeInfo {
   toolCapabilities: { [key: string]: string[] };
   /** The number of running calls. */
   inFlight: number;
+  /** The time of the last ping and its answer, in milliseconds. */
+  latencyMs?: number | null;
 }
 
 /** `result` of `nodes.list`. */
@@ -1116,8 +1662,68 @@ export interface OutboxParams {
 /** The state of a message in the outbox. */
 export type OutboxState = "sent" | "held" | "queued" | "sending" | "failed" | "unknown" | "expired" | "dropped";
 
+/** `result` of `page.link`. The page is opened at `/#login=CODE`. */
+export interface PageLink {
+  /** Valid for one login. */
+  code: string;
+  /** When the code expires, in milliseconds since 1970. */
+  expires: number;
+  /** The configured URL at which other machines reach the gateway. */
+  publicUrl?: string | null;
+}
+
+/** The body of `POST /login`. */
+export interface PageLogin {
+  code: string;
+}
+
+/** The answer of `POST /login`. The cookie of the session is in the answer's header. */
+export interface PageLoginResult {
+  /** Sent with every request: as the header `Gantry-Page-Key`, or as `pageKey` in `connect`. */
+  key: string;
+  /** The id of the session. */
+  session: string;
+}
+
+/** `params` of `page.revoke`. */
+export interface PageRevoke {
+  /** The id of a session or its unique beginning, or `all`. */
+  id: string;
+}
+
+/** `result` of `page.revoke`. */
+export interface PageRevoked {
+  /** The revoked sessions. */
+  ids: string[];
+}
+
+export interface PageSessionInfo {
+  id: string;
+  /** The browser's name for itself. */
+  browser: string;
+  /** The address that logged in. */
+  address: string;
+  created: number;
+  lastUsed: number;
+  /** This session sent the request. */
+  current: boolean;
+}
+
+/** `result` of `page.sessions`, the last used first. */
+export interface PageSessionList {
+  sessions: PageSessionInfo[];
+}
+
 /** Where the value of a parameter comes from. */
 export type ParameterSource = "user_input" | "relative_date" | "context";
+
+/** A picture in a message. */
+export interface Picture {
+  /** `image/png`, `image/jpeg`, `image/gif` or `image/webp`. */
+  mediaType: string;
+  /** In base64. The pictures of a message have at most [`MAX_PICTURE_BYTES`] together. */
+  data: string;
+}
 
 /** `params` of `pipelines.add`. */
 export interface PipelineAdd {
@@ -1304,6 +1910,46 @@ export interface PlanList {
 export interface PlannedStep {
   id: string;
   task: string;
+}
+
+export interface PolicyDecision {
+  tool: string;
+  /** `allow`, `ask` or `deny`. */
+  decision: string;
+  /** The rule that decides. */
+  rule: string;
+  reason: string;
+  touches: PolicyTouch[];
+  rules: PolicyRuleChecked[];
+}
+
+/** `params` of `policy.explain`: what would be decided on a call. Nothing runs. */
+export interface PolicyExplain {
+  tool: string;
+  /** `{}` when left out. */
+  input?: unknown;
+  /** A call by this agent; by the operator when left out. */
+  agent?: string | null;
+}
+
+/** `result` of `policy.explain`; a call of several nodes has several decisions. */
+export interface PolicyExplained {
+  decisions: PolicyDecision[];
+}
+
+export interface PolicyRuleChecked {
+  rule: string;
+  /** Why the rule does not match; missing if it matches. */
+  mismatch?: string | null;
+}
+
+export interface PolicyTouch {
+  path: string;
+  /** `read` or `write`. */
+  access: string;
+  sensitive: boolean;
+  /** Closed to every tool. */
+  closed: boolean;
 }
 
 /** `params` of `ports.forward`. The forward ends with the client's connection. */
@@ -1498,6 +2144,38 @@ export interface RunEventData {
 /** What started a run. */
 export type RunKind = "schedule" | "task" | "pipeline" | "other";
 
+export interface SecretInfo {
+  name: string;
+  /** The hosts to which it may be sent. */
+  hosts: string[];
+  created: number;
+  changed: number;
+}
+
+/** `result` of `secrets.list`. Values are never shown. */
+export interface SecretList {
+  secrets: SecretInfo[];
+}
+
+/** `params` and `result` of `secrets.remove`. */
+export interface SecretName {
+  name: string;
+}
+
+/** `params` of `secrets.set`. */
+export interface SecretSet {
+  name: string;
+  hosts: string[];
+  value: string;
+}
+
+/** `result` of `secrets.set`. */
+export interface SecretStored {
+  name: string;
+  /** There was a secret of this name. */
+  replaced: boolean;
+}
+
 /** `result` of `sessions.send`, and the answer of `POST /v1/sessions/{key}/messages`. */
 export type SendResult = 
   | { status: "accepted"; sessionKey: string; messageId: string; }
@@ -1546,6 +2224,8 @@ export type SessionEvent =
 /** `data` of `session.event`. */
 export interface SessionEventData {
   sessionKey: string;
+  /** The number of entries in the journal when the event came. Those of `session.event` have it. */
+  seq?: number | null;
   event: SessionEvent;
 }
 
@@ -1571,6 +2251,23 @@ export interface SessionList {
   total: number;
 }
 
+/** A message or a title that contains the text. */
+export interface SessionMatch {
+  sessionKey: string;
+  agent: string;
+  label: string | null;
+  at: number;
+  /** The entry of the journal; missing if the title matches. */
+  seq?: number | null;
+  /** The text around the match. */
+  excerpt: string;
+}
+
+/** `result` of `sessions.search`, the newest first. */
+export interface SessionMatches {
+  matches: SessionMatch[];
+}
+
 /** `params` of `sessions.status` and `sessions.listen`. */
 export interface SessionParams {
   sessionKey: string;
@@ -1584,6 +2281,21 @@ export interface SessionPort {
   /** The listening process, if it is visible. */
   pid?: number | null;
   process?: string | null;
+}
+
+/** `params` of `sessions.rename`. */
+export interface SessionRename {
+  sessionKey: string;
+  /** The new title, 1 to 200 characters. */
+  label: string;
+}
+
+/** `params` of `sessions.search`. */
+export interface SessionSearch {
+  /** 2 to 200 characters. Upper and lower case are the same for `a` to `z`. */
+  text: string;
+  /** 50 when left out; at most 200. */
+  limit?: number | null;
 }
 
 /** `result` of `sessions.status`. */
@@ -1915,6 +2627,34 @@ export interface TransferHave {
   entry?: string | null;
 }
 
+/** `params` and `result` of `transfers.cancel`. */
+export interface TransferId {
+  id: string;
+}
+
+export interface TransferInfo {
+  id: string;
+  agent: string;
+  principal: string;
+  source: string;
+  destination: string;
+  /** `running`, `done` or `failed`. */
+  state: string;
+  /** In bytes; null while it is not known. */
+  size: number | null;
+  bytesDone: number;
+  /** The node that a running transfer waits for. */
+  waitsFor?: string | null;
+  error?: string | null;
+  created: number;
+  updated: number;
+}
+
+/** `result` of `transfers.list` and `transfers.listen`, and data of `transfers.changed`: the newest first. */
+export interface TransferList {
+  transfers: TransferInfo[];
+}
+
 /** `params` of `transfer.make`, to the destination: a directory or a link of a tree. */
 export interface TransferMake {
   transfer: string;
@@ -2006,6 +2746,104 @@ export interface TransferSend {
   prefixHash?: string | null;
   /** The first credit of the receiver: everything before this offset may be sent. */
   credit: number;
+}
+
+/** The text and thinking of a reply so far. The next events continue them. */
+export interface UnfinishedReply {
+  run: string;
+  text: string;
+  thinking: string;
+}
+
+/** `params` of `uploads.begin`: a file of the client becomes a file in an agent's storage. */
+export interface UploadBegin {
+  /** `main` when left out. */
+  agent?: string | null;
+  /** In the agent's storage, such as `inbox/photo.png`. An existing file is replaced when the upload is finished. */
+  path: string;
+  size: number;
+  /** An interrupted upload that continues. */
+  upload?: string | null;
+}
+
+/** `result` of `uploads.finish`. */
+export interface UploadDone {
+  /** As the Transfer tool takes it, such as `gsv:inbox/photo.png`. */
+  path: string;
+  size: number;
+  /** The BLAKE3 hash of the file, in hexadecimal. */
+  hash: string;
+}
+
+/** `params` of `uploads.finish` and `uploads.cancel`. */
+export interface UploadId {
+  upload: string;
+}
+
+/** `result` of `uploads.begin`, and the answer of `PUT /v1/uploads/{id}`. */
+export interface UploadState {
+  upload: string;
+  /** Bytes that have arrived. The next piece begins here. */
+  have: number;
+}
+
+/** `params` of `usage.report`. */
+export interface UsageParams {
+  /** The first day, such as `2026-01-31`, in the user's time zone; 30 days ago when left out. */
+  from?: string | null;
+  /** The last day; today when left out. At most 400 days. */
+  to?: string | null;
+}
+
+/** `result` of `usage.report`. Every sum of `rows` is over the same answers of models. */
+export interface UsageReport {
+  from: string;
+  to: string;
+  timezone: string;
+  rows: UsageRow[];
+  total: UsageSum;
+  /** What counted against the budgets, by day and agent. It has the requests that failed, too. */
+  spent: UsageSpent[];
+  /** The budgets, for people. */
+  budgets: string[];
+}
+
+/** The answers of one model in one session on one day. */
+export interface UsageRow {
+  day: string;
+  agent: string;
+  sessionKey: string;
+  /** As `provider/model`. */
+  model: string;
+  requests: number;
+  /** Without tokens from the cache. */
+  inputTokens: number;
+  outputTokens: number;
+  cacheReadTokens: number;
+  cacheWriteTokens: number;
+  /** At the prices of now. Answers without a known price are not in it. */
+  costUsd: number;
+  /** Answers whose price is not known. */
+  unpriced: number;
+}
+
+export interface UsageSpent {
+  day: string;
+  agent: string;
+  usd: number;
+}
+
+export interface UsageSum {
+  requests: number;
+  /** Without tokens from the cache. */
+  inputTokens: number;
+  outputTokens: number;
+  cacheReadTokens: number;
+  cacheWriteTokens: number;
+  /** At the prices of now. Answers without a known price are not in it. */
+  costUsd: number;
+  /** Answers whose price is not known. */
+  unpriced: number;
 }
 
 /** Questions of the agent to its user. */
