@@ -85,11 +85,6 @@ try {
     ["pipeline-run", `/pipelines/${pipeline.id}/runs/${run.outcome.runId}`, "issues"],
     ["audit", "/audit", "local__Bash"],
     ["usage", "/usage", "Total"],
-    ["policy", "/settings/policy", "Try it", async () => {
-      await page.getByRole("button", { name: "Try it" }).click();
-      await page.locator("section[aria-label=Decision]").waitFor();
-    }],
-    ["configuration", "/settings/configuration", "models.balanced"],
   ]);
   const take = async (/** @type {string} */ suffix, /** @type {readonly string[] | null} */ only) => {
     for (const [name, path, shows, act] of shots) {
@@ -101,7 +96,7 @@ try {
       await page.screenshot({ path: join(out, `${name}${suffix}.png`) });
     }
   };
-  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.setViewportSize({ width: 1280, height: 720 });
   await take("", null);
   await page.emulateMedia({ colorScheme: "dark" });
   await take("-dark", ["chat", "usage"]);

@@ -2,7 +2,7 @@
 
 import { each, h } from "../core/dom.js";
 import { ago, exactTime } from "../core/format.js";
-import { onDispose, scope, signal, untracked, watch } from "../core/signal.js";
+import { derived, onDispose, scope, signal, untracked, watch } from "../core/signal.js";
 import { wire } from "../core/wire.js";
 
 /** @import { Child, Props } from "../core/dom.js" */
@@ -167,15 +167,21 @@ export class Resource {
     }
   }
 
-  /** Shows the value, or why there is none. @param {(value: T) => Child} show @returns {Child} */
+  /** Shows the value, or why there is none. Built once: what changes later reads `value()` itself. @param {(value: T) => Child} show @returns {Child} */
   view(show) {
+    const state = derived(() => (this.value() !== null ? "ready" : this.error() ? "failed" : "loading"));
     return () => {
-      const value = this.value();
-      const error = this.error();
-      if (error && value === null) return problem(error, () => this.reload());
-      if (value === null) return h("p", { class: "loading", role: "status" }, "Loading…");
-      return untracked(() => show(value));
+      if (state() === "loading") return h("p", { class: "loading", role: "status" }, "Loading…");
+      return untracked(() => (this.value() === null ? problem(/** @type {Error} */ (this.error()), () => this.reload()) : show(/** @type {T} */ (this.value()))));
     };
+  }
+
+  /** As `view`, but built again for each new value. @param {(value: T) => Child} show @returns {Child} */
+  redraw(show) {
+    return this.view(() => () => {
+      const value = /** @type {T} */ (this.value());
+      return untracked(() => show(value));
+    });
   }
 }
 

@@ -80,7 +80,7 @@ function directory(place, dir) {
       button("Upload", () => picker.click(), { icon: "upload" }),
       picker,
     ),
-    listing.view((value) => {
+    listing.redraw((value) => {
       const entries = /** @type {Entry[]} */ (value.entries);
       const shown = () => entries.filter((entry) => entry.name.toLowerCase().includes(filter().toLowerCase())).sort((a, b) => Number(b.directory) - Number(a.directory) || a.name.localeCompare(b.name));
       return [

@@ -14,10 +14,10 @@ export function agents() {
   const status = new Resource(() => ask("gateway.status"));
   return [
     header("Agents and models"),
-    list.view((value) =>
+    list.redraw((value) =>
       h("div", { class: "list" }, value.agents.map((/** @type {AgentInfo} */ agent) => h("div", { class: "list-row" }, icon("user"), h("div", { class: "list-main" }, h("div", { class: "list-title" }, h("span", null, agent.id), badge(agent.autonomy === "autonomous" ? "warn" : "", agent.autonomy)), h("div", { class: "list-sub" }, `${agent.model ?? "the balanced model"} · ${AUTONOMY[agent.autonomy] ?? ""} · ${agent.workspace}`)), h("a", { class: "btn small", href: path(["chat", agent.sessionKey]) }, "Chat")))),
     ),
-    h("section", { class: "section" }, h("h2", null, "Models"), status.view((value) => {
+    h("section", { class: "section" }, h("h2", null, "Models"), status.redraw((value) => {
       const models = /** @type {ModelReport[]} */ (value.models?.models ?? []);
       return [
         (value.models?.warnings ?? []).map((/** @type {string} */ warning) => h("p", { class: "not-shown" }, icon("warn"), warning)),

@@ -66,7 +66,7 @@ export function about() {
       h("div", null, h("dt", null, "Directory"), h("dd", { class: "mono" }, () => wire.workspace() || "none")),
       h("div", null, h("dt", null, "Instance"), h("dd", { class: "mono" }, () => wire.server()?.instance ?? "")),
     ),
-    status.view((value) => [
+    status.redraw((value) => [
       value.needsRestart.length ? h("div", { class: "banner quiet section" }, `These settings count from the next start of the gateway: ${value.needsRestart.join(", ")}`) : null,
       (value.models?.warnings ?? []).map((/** @type {string} */ warning) => h("p", { class: "not-shown section" }, icon("warn"), warning)),
     ]),
