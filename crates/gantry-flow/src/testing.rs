@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_agent::{
-    Agent, AnswerFuture, ApprovalDecision, Asker, FactsFuture, Model, ModelFacts, ModelFailure,
-    NewMessage, Question, SessionSettings, Sessions, SessionsParts,
+    Agent, AnswerFuture, ApprovalDecision, Asker, FactsFuture, Model, ModelFacts, ModelFailure, NewMessage,
+    Question, SessionSettings, Sessions, SessionsParts,
 };
 use gantry_domain::Identity;
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};

@@ -57,8 +57,7 @@ impl Bench {
         let egress = crate::EgressSettings { allow: allow.to_vec(), ..Default::default() };
         let settings = Live::new(MachineSettings { egress, ..MachineSettings::default() });
         let audit = Arc::new(MemoryAudit::default());
-        let judge =
-            SessionJudge::new(policy, ledger.clone(), settings, audit.clone(), Masker::default());
+        let judge = SessionJudge::new(policy, ledger.clone(), settings, audit.clone(), Masker::default());
         Bench { judge, ledger, audit, asked }
     }
 
