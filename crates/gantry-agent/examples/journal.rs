@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_agent::{
-    Agent, AnswerFuture, Asker, CallResult, DmScope, End, Entry, FactsFuture, Incoming, Model, ModelFacts,
+    Agent, AnswerFuture, Asker, CallResult, End, Entry, FactsFuture, Incoming, Model, ModelFacts,
     ModelFailure, SessionSettings, Sessions, SessionsParts, State,
 };
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};

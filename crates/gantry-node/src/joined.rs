@@ -98,6 +98,7 @@ pub fn trust(proof: Proof, keys: &KnownKeys, authority: &Trust) -> Trust {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test prepares its own files")]
 mod tests {
     use super::*;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_agent::{
-    Agent, AnswerFuture, Asker, DmScope, FactsFuture, Model, ModelFacts, ModelFailure, NewMessage, Sent,
-    SessionEvent, SessionKey, SessionSettings, Sessions, SessionsParts,
+    Agent, AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure, NewMessage, Sent, SessionEvent,
+    SessionKey, SessionSettings, Sessions, SessionsParts,
 };
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_store::{DataDir, Database, Journal, Objects};
