@@ -20,10 +20,11 @@ export function apis() {
             "div",
             { class: "list-main" },
             h("div", { class: "list-title" }, h("span", null, () => api().name || api().id), () => (api().problems?.length ? badge("error", "no effect") : null)),
-            h("p", { class: "list-sub wrap" }, () => [api().id, api().baseUrl, api().madeBy ? `made by agent ${api().madeBy}` : ""].filter(Boolean).join(" · ")),
+            h("p", { class: "list-sub wrap" }, () => [api().name ? api().id : "", api().baseUrl, api().madeBy ? `made by agent ${api().madeBy}` : ""].filter(Boolean).join(" · ")),
             () => (api().problems ?? []).map((found) => h("p", { class: "field-problem" }, `${found.path || "the file"}: ${found.message}`)),
           ),
-          button("Show", () => show(api.peek()), { small: true }),
+          // A profile with problems cannot be read; its list of problems is all that there is.
+          () => (api().problems?.length ? null : button("Show", () => show(api.peek()), { small: true })),
         ), { props: { class: "list" } }),
     ]),
   ];

@@ -3,7 +3,7 @@
 import { each, h } from "../../core/dom.js";
 import { clockTime } from "../../core/format.js";
 import { derived, signal, untracked } from "../../core/signal.js";
-import { Resource, ask, badge, button, copyButton, empty, field, header, icon, problem, say } from "../../parts/ui.js";
+import { Resource, ask, badge, button, copyButton, field, header, icon, problem, say } from "../../parts/ui.js";
 
 /** @import { GoogleAccount, GoogleStatus } from "../../../tests/api.d.ts" */
 /** @typedef {{ url: string, expires: number }} Begun */
@@ -21,7 +21,7 @@ export function google() {
     status.view(() => [
       () => (configured() ? null : untracked(howToConfigure)),
       h("div", { hidden: () => !configured() },
-        () => (accounts().length ? null : empty("Nobody is signed in", "The tools of Google appear when an account is signed in.")),
+        () => (accounts().length ? null : h("p", { class: "muted" }, "Nobody is signed in. Agents get the tools of Google with the first sign-in.")),
         each(accounts, (account) => account.email, (account) =>
           h(
             "div",
