@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { accessible, fits, harness, send, SOAK } from "../support/harness.js";
 
-const h = harness({ config: '[agents.careful]\nautonomy = "supervised"\n' });
+// The channel's secret is not stored, so its account has a problem to show.
+const h = harness({ config: '[agents.careful]\nautonomy = "supervised"\n[channels.webhook.default]\nsecret = "secret:HOOK"\n' });
 
 /** @type {{ job: string, task: string, pipeline: string, run: string } | null} */
 let made = null;
@@ -53,11 +54,14 @@ const SCREENS = [
   ["pipelines", () => "/pipelines", "Weekly report"],
   ["pipeline", (m) => `/pipelines/${m.pipeline}`, "collect"],
   ["pipeline run", (m) => `/pipelines/${m.pipeline}/runs/${m.run}`, "failed"],
-  ["outbox", () => "/channels", "Morning report"],
+  ["channels", () => "/channels", "webhook:default"],
+  ["outbox", () => "/channels/outbox", "Morning report"],
   ["audit", () => "/audit", "local__Bash"],
   ["usage", () => "/usage", "lab/scripted-1"],
   ["policy", () => "/settings/policy", "Try it"],
   ["MCP servers", () => "/settings/mcp", "No MCP servers"],
+  ["Google", () => "/settings/google", "Google is not configured"],
+  ["API profiles", () => "/settings/apis", "No profiles"],
   ["secrets", () => "/settings/secrets", "No secrets"],
   ["configuration", () => "/settings/configuration", "models.balanced"],
   ["checks", () => "/settings/checks", "ok"],
