@@ -103,6 +103,8 @@ function conversation(sessionKey) {
   const scroll = transcript(view);
   const input = composer({
     sessionKey,
+    // A session that does not exist yet has its agent in its key only.
+    agent: () => view.status.peek()?.agent ?? /^agent:([^:]+):/.exec(sessionKey)?.[1] ?? "main",
     running: view.running,
     onsent: (told) => {
       if (told) showTold(told);
