@@ -10,7 +10,9 @@ import { button, dialog, icon, messageList, problem, showError } from "./parts/u
 /** @import { Child } from "./core/dom.js" */
 /** @import { IconName } from "./parts/ui.js" */
 
-/** @typedef {{ id: string, label: string, icon: IconName, group: string, key: string, load: () => Promise<{ default: () => Child }> }} ScreenInfo */
+/** @import { Route } from "./core/route.js" */
+/** `place` has the parts of the path, if they differ from the id. */
+/** @typedef {{ id: string, place?: string[], label: string, icon: IconName, group: string, key: string, load: () => Promise<{ default: () => Child }> }} ScreenInfo */
 
 /** All screens, in the order of the rail. @type {ScreenInfo[]} */
 export const SCREENS = [
@@ -24,11 +26,18 @@ export const SCREENS = [
   { id: "schedules", label: "Schedules", icon: "schedules", group: "Work", key: "d", load: () => import("./screens/schedules.js") },
   { id: "tasks", label: "Tasks", icon: "tasks", group: "Work", key: "k", load: () => import("./screens/tasks.js") },
   { id: "pipelines", label: "Pipelines", icon: "pipelines", group: "Work", key: "p", load: () => import("./screens/pipelines.js") },
-  { id: "channels", label: "Outbox", icon: "channels", group: "Work", key: "o", load: () => import("./screens/outbox.js") },
+  { id: "channels", label: "Channels", icon: "channels", group: "Work", key: "h", load: () => import("./screens/channels.js") },
+  { id: "outbox", place: ["channels", "outbox"], label: "Outbox", icon: "outbox", group: "Work", key: "o", load: () => import("./screens/outbox.js") },
   { id: "audit", label: "Audit", icon: "audit", group: "System", key: "a", load: () => import("./screens/audit.js") },
   { id: "usage", label: "Usage", icon: "usage", group: "System", key: "u", load: () => import("./screens/usage.js") },
   { id: "settings", label: "Settings", icon: "settings", group: "System", key: ",", load: () => import("./screens/settings.js") },
 ];
+
+/** The screen of a route: the one with the longest path counts. @param {Route} at */
+function screenOf(at) {
+  const has = (/** @type {ScreenInfo} */ { id, place = [id] }) => place.every((part, index) => part === [at.screen, ...at.parts][index]);
+  return SCREENS.filter(has).sort((a, b) => (b.place?.length ?? 1) - (a.place?.length ?? 1))[0] ?? null;
+}
 
 /** How the colours follow the setting: `light`, `dark`, or the system's. */
 export const theme = {
@@ -134,7 +143,7 @@ function shell() {
 
 /** @param {HTMLElement} main */
 function watchScreens(main) {
-  const screen = derived(() => SCREENS.find(({ id }) => id === route().screen) ?? null);
+  const screen = derived(() => screenOf(route()));
   /** @type {() => void} */
   let dispose = () => {};
   let visits = 0;
@@ -179,7 +188,7 @@ function watchScreens(main) {
 function navLink(info, sheet = false) {
   return h(
     "a",
-    { class: "nav-link", href: path([info.id]), title: sheet ? undefined : info.label, "aria-current": () => (route().screen === info.id ? "page" : null) },
+    { class: "nav-link", href: path(info.place ?? [info.id]), title: sheet ? undefined : info.label, "aria-current": () => (screenOf(route()) === info ? "page" : null) },
     icon(info.icon),
     h("span", { class: "nav-label" }, info.label),
     info.id === "inbox" ? () => (inboxCount() ? h("span", { class: "count", "aria-label": `${inboxCount()} open` }, String(inboxCount())) : null) : null,
@@ -233,7 +242,7 @@ function bottomBar() {
     "nav",
     { class: "bottom-bar", "aria-label": "Screens" },
     inBar.map((screen) => navLink(screen)),
-    rest.length ? h("button", { type: "button", class: "nav-link", "aria-current": () => (rest.some(({ id }) => id === route().screen) ? "page" : null), onclick: more }, icon("more"), h("span", { class: "nav-label" }, "More")) : null,
+    rest.length ? h("button", { type: "button", class: "nav-link", "aria-current": () => (rest.includes(/** @type {ScreenInfo} */ (screenOf(route()))) ? "page" : null), onclick: more }, icon("more"), h("span", { class: "nav-label" }, "More")) : null,
   );
 }
 

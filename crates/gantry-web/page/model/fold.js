@@ -8,7 +8,7 @@
 /**
  * @typedef {"writing" | "running" | "done" | "error" | "interrupted"} CallState
  * @typedef {{ type: "user", key: string, seq: number, at: number, id: string, from: string, text: string, images: number, waiting: boolean }} UserItem
- * @typedef {{ type: "text", key: string, seq: number, at: number, text: string, live: boolean }} TextItem
+ * @typedef {{ type: "text", key: string, seq: number, at: number, text: string, live: boolean, run?: RunUsage }} TextItem
  * @typedef {{ type: "thinking", key: string, seq: number, at: number, text: string, live: boolean }} ThinkingItem
  * @typedef {{ type: "call", key: string, seq: number, at: number, call: string, tool: string, input: any, inputText: string, state: CallState,
  *   result: string, images: { media_type: string, data: string }[], endedAt: number, startedAt: number, exitCode: number | null, failed: boolean, labels: string[],
@@ -16,6 +16,8 @@
  * @typedef {{ type: "note", key: string, seq: number, at: number, tone: "info" | "error" | "end", text: string, from: string, body?: string }} NoteItem
  * @typedef {UserItem | TextItem | ThinkingItem | CallItem | NoteItem} Item
  * @typedef {{ input: number, output: number, cached: number, model: string }} RequestUsage
+ * @typedef {{ input: number, output: number, cacheRead: number, cacheWrite: number }} Tokens
+ * @typedef {{ requests: number, models: Record<string, Tokens> }} RunUsage
  */
 
 /** The part of a journal that was read, as items in order. */
@@ -33,6 +35,8 @@ export class Fold {
   #questions = new Map();
   /** The usage of the newest request to the model. @type {RequestUsage | null} */
   lastRequest = null;
+  /** What the run so far used, and the place of its first item. Null if its beginning was not read. @type {{ usage: RunUsage, place: number } | null} */
+  #run = null;
   /** The numbers of the first and the next entry. */
   first = -1;
   next = 0;
@@ -57,6 +61,9 @@ export class Fold {
           type: "user", key: `u${seq}`, seq, at: data.at ?? at, id: String(data.id ?? ""), from: String(data.from ?? ""),
           text: String(data.text ?? ""), images: data.images?.length ?? 0, waiting: true,
         });
+        break;
+      case "run_begun":
+        this.#run = { usage: { requests: 0, models: {} }, place: this.items.length };
         break;
       case "joined":
         for (const id of data.messages ?? []) {
@@ -134,6 +141,7 @@ export class Fold {
     if (usage) {
       const cached = (usage.cache_read_tokens ?? 0) + (usage.cache_write_tokens ?? 0);
       this.lastRequest = { input: (usage.input_tokens ?? 0) + cached, output: usage.output_tokens ?? 0, cached, model: reply.model ?? "" };
+      if (this.#run) addUsage(this.#run.usage, reply.model ?? "", usage);
     }
   }
 
@@ -145,6 +153,11 @@ export class Fold {
         this.items[index] = { ...item, state: "interrupted", endedAt: at };
       }
     });
+    const run = this.#run;
+    this.#run = null;
+    // The last text of the run shows what the run used.
+    const last = run?.usage.requests ? this.items.findLastIndex((item, index) => index >= run.place && item.type === "text") : -1;
+    if (run && last >= 0) this.items[last] = { .../** @type {TextItem} */ (this.items[last]), run: run.usage };
     if (end.end === "stopped") this.#note(seq, at, "end", `Stopped by ${end.by}`, "");
     if (end.end === "failed") this.#note(seq, at, "error", String(end.error), "");
   }
@@ -194,6 +207,16 @@ function newCall(call, tool, given) {
     type: "call", key: `c${call}`, seq: 0, at: 0, call, tool, input: {}, inputText: "", state: "writing", result: "", images: [],
     startedAt: 0, endedAt: 0, exitCode: null, failed: false, labels: [], progress: null, answered: "", ...given,
   };
+}
+
+/** @param {RunUsage} run @param {string} model @param {any} usage */
+function addUsage(run, model, usage) {
+  const sum = (run.models[model] ??= { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 });
+  run.requests++;
+  sum.input += usage.input_tokens ?? 0;
+  sum.output += usage.output_tokens ?? 0;
+  sum.cacheRead += usage.cache_read_tokens ?? 0;
+  sum.cacheWrite += usage.cache_write_tokens ?? 0;
 }
 
 /** @param {any} text */

@@ -1,6 +1,7 @@
 // Sums of usage. Totals and rows come from one answer, so they always agree.
 
-/** @import { UsageRow, UsageSum } from "../../tests/api.d.ts" */
+/** @import { ModelPrice, UsageRow, UsageSum } from "../../tests/api.d.ts" */
+/** @import { RunUsage } from "./fold.js" */
 /** @typedef {{ key: string, cost: number, tokens: number, requests: number, unpriced: number }} Group */
 
 /** @param {UsageSum} row */
@@ -28,4 +29,20 @@ export function daysOf(from, to) {
   const days = [];
   for (let at = Date.parse(`${from}T00:00:00Z`); at <= Date.parse(`${to}T00:00:00Z`) && days.length < 400; at += 86_400_000) days.push(new Date(at).toISOString().slice(0, 10));
   return days;
+}
+
+/** The tokens of a run, and their price as of today. The price is null if one of its models has none. @param {RunUsage} run @param {(model: string) => ModelPrice | null | undefined} priceOf */
+export function sumOfRun(run, priceOf) {
+  let [input, output, cached] = [0, 0, 0];
+  /** @type {number | null} */
+  let usd = 0;
+  for (const [model, tokens] of Object.entries(run.models)) {
+    input += tokens.input + tokens.cacheRead + tokens.cacheWrite;
+    output += tokens.output;
+    cached += tokens.cacheRead;
+    const price = priceOf(model);
+    if (!price) usd = null;
+    else if (usd !== null) usd += (tokens.input * price.input + tokens.output * price.output + tokens.cacheRead * price.cacheRead + tokens.cacheWrite * price.cacheWrite) / 1e6;
+  }
+  return { input, output, cached, usd };
 }

@@ -2,7 +2,7 @@
 // The gateway accepts a message at once, also during a run: nothing is queued here.
 
 import { h } from "../core/dom.js";
-import { signal, watch } from "../core/signal.js";
+import { scope, signal, watch } from "../core/signal.js";
 import { wire } from "../core/wire.js";
 import { ask, button, icon, say, showError } from "./ui.js";
 
@@ -46,13 +46,14 @@ export const enterSends = (event, touch) =>
   event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing && event.keyCode !== 229 && (!touch || event.ctrlKey || event.metaKey);
 
 /**
- * @param {{ sessionKey: string, running: () => boolean, onsent: (told: string) => void }} given
+ * @param {{ sessionKey: string, agent: () => string, running: () => boolean, onsent: (told: string) => void }} given
  */
-export function composer({ sessionKey, running, onsent }) {
+export function composer({ sessionKey, agent, running, onsent }) {
   const draft = readDraft(sessionKey);
   const text = signal(draft.text);
   const sending = signal(false);
   const failed = signal("");
+  const dragged = signal(false);
   const touch = matchMedia("(pointer: coarse)").matches;
 
   const save = (/** @type {string} */ value) => {
@@ -62,15 +63,40 @@ export function composer({ sessionKey, running, onsent }) {
     failed.set("");
   };
 
+  /** The files of the message. The part is loaded with the first of them. */
+  const attached = signal(/** @type {import("./attachments.js").Files | null} */ (null));
+  let stopped = false;
+  let endAttached = () => {};
+  const attach = async (/** @type {readonly File[]} */ files) => {
+    if (!files.length) return;
+    if (!attached.peek()) {
+      const { attachments } = await import("./attachments.js");
+      if (!attached.peek() && !stopped) {
+        const [made, end] = scope(() => attachments(agent));
+        endAttached = end;
+        attached.set(made);
+      }
+    }
+    attached.peek()?.add(files);
+    area.focus();
+  };
+  const choose = h("input", { type: "file", multiple: true, hidden: true, tabindex: "-1", "aria-hidden": "true", onchange: () => {
+    void attach([...(choose.files ?? [])]).catch(showError);
+    choose.value = "";
+  } });
+
   const send = async () => {
-    const message = draft.text.trim();
-    if (!message || sending.peek()) return;
+    const files = attached.peek()?.ready() ?? { ids: [], pictures: [], message: (/** @type {string} */ given) => given };
+    const typed = draft.text.trim();
+    const message = files.message(typed);
+    if (!message || sending.peek() || attached.peek()?.blocked.peek()) return;
     const id = draft.id;
     sending.set(true);
     try {
-      const answer = await ask("sessions.send", { sessionKey, message, id });
+      const answer = await ask("sessions.send", { sessionKey, message, id, ...(files.pictures.length ? { pictures: files.pictures } : {}) });
+      attached.peek()?.remove(files.ids);
       // Only the text that was sent is removed, not what was typed meanwhile.
-      if (draft.text.trim() === message) {
+      if (draft.text.trim() === typed) {
         draft.id = newId();
         area.value = "";
         save("");
@@ -101,6 +127,12 @@ export function composer({ sessionKey, running, onsent }) {
     enterkeyhint: touch ? "enter" : "send",
     value: draft.text,
     oninput: () => save(area.value),
+    onpaste: (/** @type {ClipboardEvent} */ event) => {
+      const files = [...(event.clipboardData?.files ?? [])];
+      if (!files.length) return;
+      event.preventDefault();
+      void attach(files).catch(showError);
+    },
     onkeydown: (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Tab" && matching().length && !event.shiftKey) {
         event.preventDefault();
@@ -139,18 +171,34 @@ export function composer({ sessionKey, running, onsent }) {
         event.preventDefault();
         void send();
       },
+      ondragover: (/** @type {DragEvent} */ event) => {
+        if (!event.dataTransfer?.types.includes("Files")) return;
+        event.preventDefault();
+        dragged.set(true);
+      },
+      ondragleave: () => dragged.set(false),
+      ondrop: (/** @type {DragEvent} */ event) => {
+        dragged.set(false);
+        const files = [...(event.dataTransfer?.files ?? [])];
+        if (!files.length) return;
+        event.preventDefault();
+        void attach(files).catch(showError);
+      },
     },
     () =>
       matching().length
         ? h("ul", { class: "slash", "aria-label": "Commands" }, matching().map(([name, what]) => h("li", null, h("button", { type: "button", onclick: () => pick(name) }, h("code", null, name), h("span", null, what)))))
         : null,
     () => (failed() ? h("p", { class: "composer-failed", role: "alert" }, failed()) : null),
+    () => attached()?.element ?? null,
     h(
       "div",
-      { class: "composer-box" },
+      { class: () => `composer-box ${dragged() ? "dragged" : ""}` },
+      button(null, () => choose.click(), { icon: "plus", kind: "bare", title: "Attach files", extra: { class: "btn bare round" } }),
+      choose,
       area,
       () => (running() ? button(null, stop, { icon: "stop", title: "Stop the run", extra: { class: "btn round stop" } }) : null),
-      h("button", { type: "submit", class: "btn round send", "aria-label": "Send", disabled: () => !text().trim() || sending() || wire.state() !== "online" }, icon("send")),
+      h("button", { type: "submit", class: "btn round send", "aria-label": "Send", disabled: () => !(text().trim() || attached()?.count()) || attached()?.blocked() || sending() || wire.state() !== "online" }, icon("send")),
     ),
     h("p", { id: "composer-hint", class: "composer-hint" }, () =>
       running() ? "A message now joins the run after the next result." : touch ? "Enter starts a new line." : "Enter sends, Shift+Enter starts a new line.",
@@ -164,5 +212,10 @@ export function composer({ sessionKey, running, onsent }) {
     // Measured by the benchmark: from here on a message can be sent.
     if (wire.state() === "online" && !performance.getEntriesByName("gantry.usable").length) performance.mark("gantry.usable");
   });
-  return { element, focus: () => area.focus(), stop: () => removeEventListener("storage", follow) };
+  return { element, focus: () => area.focus(), stop: () => {
+    removeEventListener("storage", follow);
+    stopped = true;
+    attached.peek()?.end();
+    endAttached();
+  } };
 }

@@ -9,14 +9,14 @@ import { ask, dialog, icon } from "./ui.js";
 /** @import { IconName } from "./ui.js" */
 /** @typedef {{ id: string, label: string, kind: string, icon: IconName, run: () => void }} Entry */
 
-/** @param {readonly { id: string, label: string, icon: IconName, key: string }[]} screens */
+/** @param {readonly { id: string, place?: string[], label: string, icon: IconName, key: string }[]} screens */
 export function startPalette(screens) {
   startKeys();
   const open = () => void palette(screens);
   addShortcut({ keys: "mod+k", label: "Search everything", run: open });
   addShortcut({ keys: "/", label: "Write a message", run: () => document.querySelector("textarea")?.focus() });
   addShortcut({ keys: "?", label: "Show these keys", run: showKeys });
-  for (const screen of screens) addShortcut({ keys: `g ${screen.key}`, label: `Go to ${screen.label}`, run: () => go(path([screen.id])) });
+  for (const screen of screens) addShortcut({ keys: `g ${screen.key}`, label: `Go to ${screen.label}`, run: () => go(path(screen.place ?? [screen.id])) });
   document.addEventListener("gantry:palette", open);
 }
 
@@ -37,12 +37,12 @@ export function rank(label, query) {
   return score;
 }
 
-/** @param {readonly { id: string, label: string, icon: IconName, key: string }[]} screens */
+/** @param {readonly { id: string, place?: string[], label: string, icon: IconName, key: string }[]} screens */
 async function palette(screens) {
   if (document.querySelector("dialog.palette")) return;
   const query = signal("");
   const at = signal(0);
-  const entries = signal(/** @type {Entry[]} */ (screens.map((screen) => ({ id: `screen:${screen.id}`, label: screen.label, kind: "Screen", icon: screen.icon, run: () => go(path([screen.id])) }))));
+  const entries = signal(/** @type {Entry[]} */ (screens.map((screen) => ({ id: `screen:${screen.id}`, label: screen.label, kind: "Screen", icon: screen.icon, run: () => go(path(screen.place ?? [screen.id])) }))));
   const add = (/** @type {Entry[]} */ more) => entries.update((list) => [...list, ...more]);
   const has = (/** @type {string} */ id) => screens.some((screen) => screen.id === id);
   ask("sessions.list", { limit: 300 }).then(({ sessions }) => add(sessions.map((/** @type {any} */ s) => ({ id: `s:${s.sessionKey}`, label: s.label || s.sessionKey, kind: "Session", icon: "chat", run: () => go(path(["chat", s.sessionKey])) }))), () => {});

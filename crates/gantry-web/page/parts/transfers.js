@@ -44,32 +44,41 @@ export const startTransfer = (source, destination) =>
     await callJson("gsv__Transfer", { source, destination }, { signal, progress: (data) => progress(data.done, data.total), deadlineMs: 24 * 3_600_000 });
   });
 
-/** Sends a file in pieces, and continues where the gateway stopped. @param {File} file @param {string} place @param {string} path */
+/**
+ * Sends a file to an agent's storage in pieces, and continues where the gateway stopped.
+ * @param {File} file @param {string} path @param {string | null} agent @param {(done: number) => void} progress @param {AbortSignal} signal
+ */
+export async function sendFile(file, path, agent, progress, signal) {
+  const whose = { path, size: file.size, ...(agent ? { agent } : {}) };
+  const begun = await ask("uploads.begin", whose);
+  let have = begun.have;
+  for (let failures = 0; have < file.size; ) {
+    signal.throwIfAborted();
+    try {
+      const response = await fetch(`/v1/uploads/${encodeURIComponent(begun.upload)}`, {
+        method: "PUT",
+        headers: { "Gantry-Page-Key": pageKey.read() ?? "", "Gantry-Offset": String(have) },
+        body: file.slice(have, have + CHUNK),
+        signal,
+      });
+      if (response.ok) have = (await response.json()).have;
+      else if (response.status === 409) have = (await ask("uploads.begin", { ...whose, upload: begun.upload })).have;
+      else throw new Error((await response.json()).error?.message ?? `the gateway answered ${response.status}`);
+      failures = 0;
+      progress(have);
+    } catch (error) {
+      if (signal.aborted || ++failures >= ATTEMPTS) throw error;
+      await new Promise((done) => setTimeout(done, 500 * 2 ** failures));
+    }
+  }
+  return ask("uploads.finish", { upload: begun.upload });
+}
+
+/** Uploads a file to the storage, or through it to a machine. @param {File} file @param {string} place @param {string} path */
 export function upload(file, place, path) {
   const stored = place === "gsv" ? path : `uploads/${file.name}`;
   return track(`${file.name} → ${place}`, file.size, async (progress, signal) => {
-    const begun = await ask("uploads.begin", { path: stored, size: file.size });
-    let have = begun.have;
-    for (let failures = 0; have < file.size; ) {
-      signal.throwIfAborted();
-      try {
-        const response = await fetch(`/v1/uploads/${encodeURIComponent(begun.upload)}`, {
-          method: "PUT",
-          headers: { "Gantry-Page-Key": pageKey.read() ?? "", "Gantry-Offset": String(have) },
-          body: file.slice(have, have + CHUNK),
-          signal,
-        });
-        if (response.ok) have = (await response.json()).have;
-        else if (response.status === 409) have = (await ask("uploads.begin", { path: stored, size: file.size, upload: begun.upload })).have;
-        else throw new Error((await response.json()).error?.message ?? `the gateway answered ${response.status}`);
-        failures = 0;
-        progress(have);
-      } catch (error) {
-        if (signal.aborted || ++failures >= ATTEMPTS) throw error;
-        await new Promise((done) => setTimeout(done, 500 * 2 ** failures));
-      }
-    }
-    await ask("uploads.finish", { upload: begun.upload });
+    await sendFile(file, stored, null, progress, signal);
     if (place !== "gsv") await callJson("gsv__Transfer", { source: `gsv:${stored}`, destination: `${place}:${path}` }, { signal });
     progress(file.size);
   }).catch(() => {});

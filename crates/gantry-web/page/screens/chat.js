@@ -1,19 +1,20 @@
 // One session: its transcript, its open questions, and the field for a message.
 
 import { each, h } from "../core/dom.js";
-import { clockTime, exactTime, number, short } from "../core/format.js";
+import { clockTime, exactTime, money, number, short } from "../core/format.js";
 import { go, path, route } from "../core/route.js";
 import { derived, onDispose, scope, signal, untracked, watch } from "../core/signal.js";
 import { wire } from "../core/wire.js";
 import { openQuestions } from "../model/fold.js";
 import { SessionView } from "../model/session.js";
+import { sumOfRun } from "../model/usage.js";
 import { composer } from "../parts/composer.js";
 import { askBeforeLinks, callCard, markdown } from "../parts/message.js";
 import { Resource, ask, badge, button, copyButton, copyText, dialog, empty, icon, problem, say, time } from "../parts/ui.js";
 
 /** @import { Read } from "../core/signal.js" */
-/** @import { CallItem, Item, NoteItem, TextItem, ThinkingItem, UserItem } from "../model/fold.js" */
-/** @import { SessionInfo } from "../../tests/api.d.ts" */
+/** @import { CallItem, Item, NoteItem, RunUsage, TextItem, ThinkingItem, UserItem } from "../model/fold.js" */
+/** @import { ModelReport, SessionInfo } from "../../tests/api.d.ts" */
 
 /** Within this distance of the end the transcript follows what is written. */
 const FOLLOW_PX = 40;
@@ -102,6 +103,8 @@ function conversation(sessionKey) {
   const scroll = transcript(view);
   const input = composer({
     sessionKey,
+    // A session that does not exist yet has its agent in its key only.
+    agent: () => view.status.peek()?.agent ?? /^agent:([^:]+):/.exec(sessionKey)?.[1] ?? "main",
     running: view.running,
     onsent: (told) => {
       if (told) showTold(told);
@@ -152,7 +155,7 @@ function chatHead(sessionKey, view, scroll) {
 function contextMeter(view) {
   const usage = view.usage();
   if (!usage?.input) return null;
-  const window = windowOf(usage.model);
+  const window = modelNamed(usage.model)?.contextWindow ?? 0;
   const text = window ? `${Math.round((100 * usage.input) / window)} % of the window` : `${short(usage.input)} tokens`;
   return h(
     "span",
@@ -162,19 +165,26 @@ function contextMeter(view) {
   );
 }
 
-const windows = signal(/** @type {Record<string, number>} */ ({}));
-let windowsRead = false;
+const models = signal(/** @type {Record<string, ModelReport>} */ ({}));
+let modelsRead = false;
 
-/** @param {string} model */
-function windowOf(model) {
-  if (!windowsRead) {
-    windowsRead = true;
+/** What the gateway knows about a model. It is read once, when it is first needed. @param {string} name @returns {ModelReport | undefined} */
+function modelNamed(name) {
+  if (!modelsRead) {
+    modelsRead = true;
     ask("gateway.status").then(
-      (status) => windows.set(Object.fromEntries((status.models?.models ?? []).map((/** @type {any} */ entry) => [entry.name, entry.contextWindow]))),
-      () => {},
+      (status) => models.set(Object.fromEntries((status.models?.models ?? []).map((/** @type {ModelReport} */ entry) => [entry.name, entry]))),
+      () => (modelsRead = false),
     );
   }
-  return windows()[model] ?? 0;
+  return models()[name];
+}
+
+/** What a run used, below its last answer. @param {RunUsage} run */
+function runUsage(run) {
+  const { input, output, cached, usd } = sumOfRun(run, (model) => modelNamed(model)?.price);
+  const words = [`${run.requests} request${run.requests > 1 ? "s" : ""}`, `${short(input + output)} tokens`, usd === null ? "" : `about ${money(usd)}`];
+  return h("span", { class: "run-usage", title: `${number(input)} tokens in, ${number(cached)} of them from the cache, and ${number(output)} out` }, words.filter(Boolean).join(" · "));
 }
 
 /** @param {string} sessionKey @param {SessionView} view @param {ReturnType<typeof transcript>} scroll */
@@ -388,7 +398,7 @@ function textItem(item) {
     "article",
     { class: () => `item text ${item().live ? "live" : ""}`, "aria-label": "Agent" },
     markdown(derived(() => item().text)),
-    () => (item().live ? null : h("p", { class: "item-foot" }, h("time", { title: exactTime(item().at) }, item().at ? clockTime(item().at) : ""), copyButton(item().text))),
+    () => (item().live ? null : h("p", { class: "item-foot" }, h("time", { title: exactTime(item().at) }, item().at ? clockTime(item().at) : ""), () => { const { run } = item(); return run ? runUsage(run) : null; }, copyButton(item().text))),
   );
 }
 

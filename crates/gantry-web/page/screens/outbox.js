@@ -12,7 +12,7 @@ const WORDS = /** @type {Record<string, string>} */ ({ held: "waits for you", un
 
 export default function Outbox() {
   const state = derived(() => route().query.get("state") ?? "");
-  const open = derived(() => route().parts[0] ?? "");
+  const open = derived(() => route().parts[1] ?? "");
   const list = new Resource(() => ask("outbox.list", { limit: 200, ...(state.peek() ? { state: state.peek() } : {}) }), { events: ["run.event"], everyMs: 8000 });
   return h(
     "div",
@@ -34,7 +34,7 @@ function row(message, open, list) {
   return h(
     "div",
     { class: "process" },
-    h("a", { class: "list-row", href: () => (isOpen() ? "/channels" : `/channels/${encodeURIComponent(id)}`) }, h("span", { class: "list-main" }, h("span", { class: "list-title" }, h("span", null, () => message().title || message().text.split("\n")[0]), () => badge(TONES[message().state] ?? "", WORDS[message().state] ?? message().state)), h("span", { class: "list-sub block" }, () => `${message().channel} · ${message().from} · ${message().agent}`)), h("span", { class: "list-side" }, () => time(message().created))),
+    h("a", { class: "list-row", href: () => (isOpen() ? "/channels/outbox" : `/channels/outbox/${encodeURIComponent(id)}`) }, h("span", { class: "list-main" }, h("span", { class: "list-title" }, h("span", null, () => message().title || message().text.split("\n")[0]), () => badge(TONES[message().state] ?? "", WORDS[message().state] ?? message().state)), h("span", { class: "list-sub block" }, () => `${message().channel} · ${message().from} · ${message().agent}`)), h("span", { class: "list-side" }, () => time(message().created))),
     () =>
       isOpen()
         ? untracked(() =>

@@ -7,6 +7,8 @@ import { icon } from "../parts/ui.js";
 import { about, appearance, browsers } from "./settings/browser.js";
 import { grants, tokens } from "./settings/access.js";
 import { agents } from "./settings/agents.js";
+import { apis } from "./settings/apis.js";
+import { google } from "./settings/google.js";
 import { mcpServers } from "./settings/mcp.js";
 import { configuration, doctor, policy, secrets } from "./settings/gateway.js";
 
@@ -17,6 +19,8 @@ const PARTS = [
   ["grants", "Grants", "check", grants],
   ["tokens", "Tokens", "key", tokens],
   ["mcp", "MCP servers", "tools", mcpServers],
+  ["google", "Google", "globe", google],
+  ["apis", "API profiles", "pipelines", apis],
   ["secrets", "Secrets", "key", secrets],
   ["configuration", "Configuration", "settings", configuration],
   ["checks", "Checks", "check", doctor],

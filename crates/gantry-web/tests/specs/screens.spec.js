@@ -2,9 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, fits, harness, send, SOAK } from "../support/harness.js";
+import { accessible, drawn, fits, harness, send, SOAK } from "../support/harness.js";
 
-const h = harness({ config: '[agents.careful]\nautonomy = "supervised"\n' });
+// The channel's secret is not stored, so its account has a problem to show.
+const h = harness({ config: '[agents.careful]\nautonomy = "supervised"\n[channels.webhook.default]\nsecret = "secret:HOOK"\n' });
 
 /** @type {{ job: string, task: string, pipeline: string, run: string } | null} */
 let made = null;
@@ -53,11 +54,14 @@ const SCREENS = [
   ["pipelines", () => "/pipelines", "Weekly report"],
   ["pipeline", (m) => `/pipelines/${m.pipeline}`, "collect"],
   ["pipeline run", (m) => `/pipelines/${m.pipeline}/runs/${m.run}`, "failed"],
-  ["outbox", () => "/channels", "Morning report"],
+  ["channels", () => "/channels", "webhook:default"],
+  ["outbox", () => "/channels/outbox", "Morning report"],
   ["audit", () => "/audit", "local__Bash"],
   ["usage", () => "/usage", "lab/scripted-1"],
   ["policy", () => "/settings/policy", "Try it"],
   ["MCP servers", () => "/settings/mcp", "No MCP servers"],
+  ["Google", () => "/settings/google", "Google is not configured"],
+  ["API profiles", () => "/settings/apis", "No profiles"],
   ["secrets", () => "/settings/secrets", "No secrets"],
   ["configuration", () => "/settings/configuration", "models.balanced"],
   ["checks", () => "/settings/checks", "ok"],
@@ -83,7 +87,7 @@ for (const [size, dark] of SOAK ? LOOKS : LOOKS.slice(0, 2)) {
         await h.go(page, path(m));
         // Lists of a phone have all texts, but not all are in sight.
         await page.locator("main").getByText(shows).first().waitFor({ state: "attached", timeout: 10_000 });
-        await page.waitForTimeout(80);
+        await drawn(page);
         await fits(page, name);
         await accessible(page, name);
       } catch (error) {
@@ -110,6 +114,15 @@ test("the palette goes to a screen, and ? lists the keys", async () => {
   await page.keyboard.press("Escape");
   await page.goBack();
   assert.doesNotMatch(page.url(), /schedules/);
+  // The outbox is below the path of the channels, and each has an entry and a key of its own.
+  for (const [key, name, path] of [["o", "Outbox", "/channels/outbox"], ["h", "Channels", "/channels"]]) {
+    await page.locator("main").focus();
+    await page.keyboard.press("g");
+    await page.keyboard.press(key);
+    await page.getByRole("heading", { name }).waitFor();
+    assert.equal(new URL(page.url()).pathname, path);
+    assert.deepEqual(await page.locator(".rail [aria-current=page]").allTextContents(), [name]);
+  }
 });
 
 test("a screen that was left does nothing more", async () => {

@@ -90,11 +90,15 @@ export async function send(page, text) {
 
 /** Fails for each violation that axe finds. @param {import("playwright-core").Page} page @param {string} name */
 export async function accessible(page, name) {
-  await page.evaluate(AXE);
+  // It stays in a page that changes its screen without loading again.
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
   const { violations } = await page.evaluate(() => /** @type {any} */ (window).axe.run(document, { resultTypes: ["violations"] }));
   const found = violations.flatMap((/** @type {any} */ v) => v.nodes.map((/** @type {any} */ node) => `${name}: ${v.id}: ${node.target.join(" ")}: ${node.failureSummary?.split("\n")[1] ?? ""}`));
   assert.deepEqual(found, []);
 }
+
+/** What was built is drawn now. @param {import("playwright-core").Page} page */
+export const drawn = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 
 /** Nothing is wider than the page. @param {import("playwright-core").Page} page @param {string} name */
 export async function fits(page, name) {

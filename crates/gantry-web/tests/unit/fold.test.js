@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Fold, Live } from "../../page/model/fold.js";
+import { sumOfRun } from "../../page/model/usage.js";
 
 const entry = (/** @type {number} */ seq, /** @type {string} */ kind, /** @type {any} */ data = {}) => ({ seq, at: 1000 + seq, kind, data });
 const reply = (/** @type {any[]} */ ...content) => ({ reply: { message: { content }, usage: { input_tokens: 10, cache_read_tokens: 90, output_tokens: 5 }, model: "lab/m" } });
@@ -45,6 +46,23 @@ test("the context meter counts the last request, not all of them", () => {
   const fold = new Fold();
   fold.add(journal);
   assert.equal(fold.lastRequest?.input, 100);
+});
+
+test("the last answer of a run has what the whole run used", () => {
+  const fold = new Fold();
+  fold.add(journal);
+  const texts = /** @type {any[]} */ (fold.items.filter((item) => item.type === "text"));
+  assert.equal(texts[0].run, undefined);
+  assert.deepEqual(texts[1].run, { requests: 2, models: { "lab/m": { input: 20, output: 10, cacheRead: 180, cacheWrite: 0 } } });
+  const price = { input: 1, output: 4, cacheRead: 0.5, cacheWrite: 0 };
+  assert.deepEqual(sumOfRun(texts[1].run, () => price), { input: 200, output: 10, cached: 180, usd: (20 + 40 + 90) / 1e6 });
+  assert.equal(sumOfRun(texts[1].run, () => null).usd, null);
+});
+
+test("a run whose beginning was not read shows no sum", () => {
+  const fold = new Fold();
+  fold.add(journal.slice(4));
+  assert.equal(fold.items.some((item) => item.type === "text" && item.run), false);
 });
 
 test("a run that ends leaves no call running", () => {

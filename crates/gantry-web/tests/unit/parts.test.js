@@ -9,6 +9,7 @@ const { timeline } = await import("../../page/model/timeline.js");
 const { fieldPath, plainSchema } = await import("../../page/parts/schema-form.js");
 const { colorOf } = await import("../../page/parts/log.js");
 const { enterSends, readDraft } = await import("../../page/parts/composer.js");
+const { storedName, withFiles } = await import("../../page/parts/attachments.js");
 const { rank } = await import("../../page/parts/palette.js");
 const { callSummary } = await import("../../page/parts/message.js");
 
@@ -110,4 +111,14 @@ test("a listing is read, with links, spaces and devices", async () => {
   assert.equal(joinPath("", "a"), "a");
   assert.equal(parentPath("/srv/data"), "/srv");
   assert.equal(parentPath("/srv"), "/");
+});
+
+test("a stored file gets a name of its own that is safe in a path", () => {
+  const at = new Date("2026-01-02T03:04:05.678Z");
+  assert.equal(storedName("my report.csv", at), "inbox/20260102-030405-my_report.csv");
+  assert.equal(storedName("../../etc/passwd", at), "inbox/20260102-030405-_.._etc_passwd");
+  assert.equal(storedName("..", at), "inbox/20260102-030405-file");
+  assert.equal(withFiles("Read it", ["gsv:inbox/a.csv"], 0), "Read it\n\nFiles: gsv:inbox/a.csv");
+  assert.equal(withFiles("", [], 1), "Look at this.");
+  assert.equal(withFiles("", [], 0), "");
 });
