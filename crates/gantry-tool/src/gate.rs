@@ -179,6 +179,21 @@ impl Gate {
         }
     }
 
+    /// Returns the denial of a call if the policy changed while a person was asked, and denies it now.
+    async fn denied_meanwhile(
+        &self,
+        settings: &Arc<GateSettings>,
+        call: &Call,
+        tool: &Arc<Tool>,
+        input: &Value,
+    ) -> Option<Verdict> {
+        if Arc::ptr_eq(settings, &self.parts.settings.get()) {
+            return None;
+        }
+        let judged = self.decide(call, tool, input).await.ok()?;
+        Some(judged.verdict).filter(|verdict| verdict.decision == Decision::Deny)
+    }
+
     /// As [`Gate::dispatch`], with the input as JSON text. Invalid JSON is reported as a violation.
     pub async fn execute(&self, call: Call, name: &str, json: &str) -> Outcome {
         match serde_json::from_str(json) {
@@ -202,6 +217,7 @@ impl Gate {
         if !violations.is_empty() {
             return self.refuse_invalid(&call, &tool, &input, violations);
         }
+        let settings = self.parts.settings.get();
         let judged = match self.decide(&call, &tool, &input).await {
             Ok(judged) => judged,
             Err(violation) => return self.refuse_invalid(&call, &tool, &input, vec![violation]),
@@ -211,7 +227,9 @@ impl Gate {
         // Boxed, because asking is rare and would enlarge the future of every call.
         let verdict = match verdict.decision {
             Decision::Ask => {
-                Box::pin(approval::settle(&self.parts.masker, &call, &tool, &input, verdict)).await
+                let settled =
+                    Box::pin(approval::settle(&self.parts.masker, &call, &tool, &input, verdict)).await;
+                Box::pin(self.denied_meanwhile(&settings, &call, &tool, &input)).await.unwrap_or(settled)
             }
             Decision::Allow | Decision::Deny => verdict,
         };

@@ -20,8 +20,7 @@ pub(crate) fn run() -> Result<()> {
     // The toolsets' tests run real commands under this keeper.
     shell::step(&["cargo", "build", "-p", "gantry-process", "--bins"])?;
     shell::step(&["cargo", "nextest", "run", "--workspace", "--all-features", "--no-fail-fast"])?;
-    // The tests of the page start the program.
-    shell::step(&["cargo", "build", "-p", "gantry"])?;
+    // They start the program that the tests before them were built with.
     page::check()?;
     docs::run(true)?;
     shell::step_with(

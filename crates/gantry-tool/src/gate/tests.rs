@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::audit::{Durability, Phase};
 use crate::call::{Autonomy, Call, Ctx, Principal, Surface};
 use crate::error::{RefusalCode, ToolError};
+use crate::gate::approval::{Approver, Consent};
 use crate::gate::{Answer, Gate, GateParts, GateSettings};
 use crate::policy::sensitive::SensitivePaths;
 use crate::policy::{Decision, Policy, Rule};
@@ -133,6 +134,38 @@ async fn closed_paths_are_denied_even_to_the_operator() {
     let error = call(&gate, "/w".as_ref(), "T", json!({"act": "go", "path": "/data/x"})).await.unwrap_err();
     assert_eq!(error["error"]["code"], "denied");
     assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn rule_that_denies_counts_although_it_came_while_a_person_was_asked() {
+    let (tool, count) = counting(Toolset::Node, "T");
+    let registry = Registry::default();
+    registry.replace(tool);
+    let parts = GateParts::new(Arc::new(MemoryAudit::default()), Arc::new(MemoryResults::default()));
+    let policy = |decision| {
+        let rule = Rule::new("mine", "T", decision, "").unwrap();
+        Policy::new(vec![rule], SensitivePaths::default(), Vec::new())
+    };
+    let settings = GateSettings::of(policy(Decision::Ask));
+    let gate = Gate::new(GateParts { registry, settings: settings.clone(), ..parts });
+    let asking = |stricter: Option<Policy>| {
+        let settings = settings.clone();
+        let mut call = Call::new(Principal::Agent { id: "main".into() }, Surface::Agent, "/w".into());
+        call.approver = Some(Approver::new(move |_| {
+            if let Some(policy) = stricter.clone() {
+                settings.set(GateSettings { policy, ..GateSettings::default() });
+            }
+            std::future::ready(Consent::Allowed)
+        }));
+        call
+    };
+    let input = || json!({"act": "go"});
+    assert!(call_as(&gate, asking(None), "T", input()).await.is_ok());
+    // The same rule again changes nothing about the yes.
+    assert!(call_as(&gate, asking(Some(policy(Decision::Ask))), "T", input()).await.is_ok());
+    let denied = call_as(&gate, asking(Some(policy(Decision::Deny))), "T", input()).await.unwrap_err();
+    assert_eq!(denied["error"]["code"], "denied");
+    assert_eq!(count.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]

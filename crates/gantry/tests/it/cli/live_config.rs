@@ -54,9 +54,9 @@ fn shells_and_results_follow_their_settings() {
     let listed = |program: &str| {
         gateway.call("tool::shell_exec", &json!({"argv": [program, "--version"]})).status != 422
     };
-    assert!(!listed("env"), "not on the list of programs");
-    assert_eq!(world.run(&["config", "set", "shell.allow", r#"["env"]"#]).code, 0);
-    assert!(listed("env"));
+    assert!(!listed("tee"), "not on the list of programs");
+    assert_eq!(world.run(&["config", "set", "shell.allow", r#"["tee"]"#]).code, 0);
+    assert!(listed("tee"));
     let level = || world.run(&["call", "gsv__ConfigGet", r#"{"path": "isolation.level"}"#]).stdout;
     assert!(!level().contains("scoped"));
     assert_eq!(world.run(&["config", "set", "isolation.level", "scoped"]).code, 0);
@@ -70,7 +70,7 @@ fn sensitive_paths_reach_the_worker_processes() {
     let gateway = Gateway::start(&world);
     let path = world.workspace().join("notes/plan.txt");
     let read = || {
-        let input = json!({"file_path": path});
+        let input = json!({"path": path});
         gateway.call_with("read_file", &input, &[("Gantry-Agent", "main")]).status
     };
     assert_eq!(read(), 200);
@@ -82,7 +82,7 @@ fn sensitive_paths_reach_the_worker_processes() {
 #[test]
 fn invalid_file_changes_nothing_and_says_where() {
     let world = World::new();
-    let log = world.data().join("stderr");
+    let log = world.write("stderr", "");
     let gateway = Gateway::start_logged(&world, &log, &[]);
     let good =
         "[agents.main]\nautonomy = \"autonomous\"\n[[policy.rules]]\ntool = \"Write\"\ndecision = \"deny\"\n";
