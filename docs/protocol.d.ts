@@ -95,6 +95,7 @@ export interface Methods {
   "config.schema": { params: Empty; result: ConfigSchema };
   "config.check": { params: ConfigChange; result: ConfigChanged };
   "config.set": { params: ConfigChange; result: ConfigChanged };
+  "config.reload": { params: Empty; result: Empty };
   "secrets.list": { params: Empty; result: SecretList };
   "secrets.set": { params: SecretSet; result: SecretStored };
   "secrets.remove": { params: SecretName; result: SecretName };

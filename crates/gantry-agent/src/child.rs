@@ -235,7 +235,7 @@ impl ToolLimits {
     }
 }
 
-fn nothing() -> ToolScope {
+pub(crate) fn nothing() -> ToolScope {
     ToolScope::new(Some(&[]), &[]).unwrap_or_default()
 }
 

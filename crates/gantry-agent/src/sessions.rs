@@ -94,7 +94,7 @@ pub struct SessionSettings {
     pub roles: BTreeMap<String, Role>,
     /// The time limit of a child.
     pub child_limit: Duration,
-    /// Agents that were removed from the configuration, as they last were. Their runs end with the rights that they had.
+    /// Agents that were removed from the configuration. Their runs are stopped, and no tool is left to them.
     pub removed: Arc<BTreeMap<String, Agent>>,
 }
 
@@ -122,8 +122,17 @@ impl SessionSettings {
     fn after(self, earlier: &SessionSettings) -> SessionSettings {
         let known = earlier.removed.iter().chain(earlier.agents.iter());
         let gone = known.filter(|(name, _)| !self.agents.contains_key(*name));
-        let removed = gone.map(|(name, agent)| (name.clone(), agent.clone())).collect();
+        let without_tools = |agent: &Agent| Agent { scope: crate::child::nothing(), ..agent.clone() };
+        let removed = gone.map(|(name, agent)| (name.clone(), without_tools(agent))).collect();
         SessionSettings { removed: Arc::new(removed), ..self }
+    }
+
+    /// Whether agents have the rights that they had in earlier settings.
+    pub(crate) fn same_rights(&self, earlier: &SessionSettings, names: &[String]) -> bool {
+        let rights = |settings: &SessionSettings, name: &str| {
+            settings.agent(name).map(|agent| format!("{:?} {:?}", agent.scope, agent.autonomy))
+        };
+        names.iter().all(|name| rights(self, name) == rights(earlier, name))
     }
 }
 
@@ -296,10 +305,26 @@ impl Sessions {
         Sessions { shared }
     }
 
-    /// Replaces the settings. Running work goes on with them from its next step.
+    /// Replaces the settings. Running work goes on with them from its next step; that of agents that are gone is stopped.
     pub fn configure(&self, settings: SessionSettings) {
         let earlier = self.shared.settings();
         self.shared.settings.set(settings.after(&earlier));
+        let now = self.shared.settings();
+        let live: Vec<String> = {
+            let live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+            live.keys().cloned().collect()
+        };
+        let gone = live.iter().filter_map(|key| self.key(key, None).ok());
+        for key in gone.filter(|key| now.removed.contains_key(&key.agent)) {
+            let sessions = self.clone();
+            self.shared.tasks.spawn(async move {
+                let stop =
+                    |done| Command::Stop { by: "the configuration, which has no such agent".into(), done };
+                if let Err(err) = sessions.ask(&key, stop).await {
+                    tracing::warn!(session = key.key, error = %err, "run_not_stopped");
+                }
+            });
+        }
     }
 
     /// Resumes the runs of an earlier process. Returns the number of sessions.
@@ -322,7 +347,8 @@ impl Sessions {
         let settings = self.shared.settings();
         let key = SessionKey::parse(text, agent.unwrap_or(crate::key::MAIN), settings.dm_scope)?;
         let agents = &settings.agents;
-        if agents.contains_key(&key.agent) {
+        // Sessions of agents that were removed can still be read and stopped.
+        if settings.agent(&key.agent).is_some() {
             return Ok(key);
         }
         let near =
@@ -332,6 +358,9 @@ impl Sessions {
 
     /// Sends a message. It is on disk when this returns.
     pub async fn send(&self, key: &SessionKey, message: NewMessage) -> Result<Sent, SessionError> {
+        if self.shared.settings().removed.contains_key(&key.agent) && !message.text.starts_with('/') {
+            return Err(SessionError::UnknownAgent { agent: key.agent.clone(), near: None });
+        }
         if message.text.trim().is_empty() {
             return Err(SessionError::Refused("the message is empty".into()));
         }

@@ -299,11 +299,19 @@ impl Accounts {
         &self,
         sign_in: BrowserSignIn,
         pasted: &mut tokio::sync::mpsc::Receiver<String>,
+        only: Option<&str>,
     ) -> Result<AccountStatus, SignInError> {
         let tokens = tokio::select! {
             tokens = sign_in.wait(&self.0.oauth) => tokens?,
             Some(address) = pasted.recv() => sign_in.finish(&self.0.oauth, &address).await?,
         };
+        if let (Some(only), Some(email)) = (only, tokens.email())
+            && email != only
+        {
+            return Err(SignInError::Invalid(format!(
+                "{email} signed in instead of {only}; nothing was stored"
+            )));
+        }
         self.keep(AccountKind::Browser, sign_in.client_id(), sign_in.scopes, &tokens)
     }
 

@@ -42,11 +42,21 @@ struct Waiting {
     task: tokio::task::AbortHandle,
 }
 
+/// Ends a sign-in when the call that began it goes on or ends.
+struct EndsWith(tokio::task::AbortHandle);
+
+impl Drop for EndsWith {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// A sign-in that was begun.
 pub(crate) struct Begun {
     /// The page to open.
     pub(crate) url: Url,
     outcome: watch::Receiver<Outcome>,
+    task: tokio::task::AbortHandle,
 }
 
 impl Begun {
@@ -76,13 +86,18 @@ impl SignIns {
 
     /// Begins a sign-in that asks for the configured scopes and some more.
     pub(crate) async fn begin(&self, more: &[String]) -> Result<Begun, SignInError> {
+        self.begin_for(more, None).await
+    }
+
+    /// As [`SignIns::begin`]. Nothing is stored unless the account is `only`.
+    async fn begin_for(&self, more: &[String], only: Option<String>) -> Result<Begun, SignInError> {
         let accounts = self.0.accounts.clone();
         let sign_in = accounts.begin_browser(more).await?;
         let (url, state) = (sign_in.url.clone(), sign_in.state().to_owned());
         let (pasted, mut addresses) = mpsc::channel(1);
         let (done, outcome) = watch::channel(None);
         let task = tokio::spawn(async move {
-            let finished = accounts.finish_waiting(sign_in, &mut addresses).await;
+            let finished = accounts.finish_waiting(sign_in, &mut addresses, only.as_deref()).await;
             let _ = done.send(Some(finished.map_err(|err| err.to_string())));
         });
         let one = Waiting { state, pasted, outcome: outcome.clone(), task: task.abort_handle() };
@@ -92,7 +107,7 @@ impl SignIns {
             waiting.remove(0).task.abort();
         }
         waiting.push(one);
-        Ok(Begun { url, outcome })
+        Ok(Begun { url, outcome, task: task.abort_handle() })
     }
 
     /// Finishes the sign-in that an address belongs to.
@@ -129,7 +144,9 @@ impl SignIns {
             return Err(missing());
         }
         let more = [record.scopes, vec![scope.to_owned()]].concat();
-        let Ok(begun) = self.begin(&more).await else { return Err(missing()) };
+        let Ok(begun) = self.begin_for(&more, Some(account.to_owned())).await else { return Err(missing()) };
+        // A page that is opened after a no must not sign anybody in.
+        let _ended = EndsWith(begun.task.clone());
         let action = question(account, scope, &begun.url);
         let input = json!({"account": account, "scope": scope});
         let reason = format!("{account} has not granted the scope {scope}");
@@ -159,9 +176,6 @@ impl SignIns {
         };
         let denied = |why| GoogleError::ScopeDenied { account: account.to_owned(), scope, why };
         let status = signed_in.map_err(denied)?;
-        if status.email != account {
-            return Err(denied(format!("{} signed in instead", status.email)));
-        }
         match scopes::suffices(&status.scopes, needed) {
             true => Ok(()),
             false => Err(denied("the box of this permission was not ticked".to_owned())),

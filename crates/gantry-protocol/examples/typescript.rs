@@ -194,6 +194,7 @@ fn methods(types: &mut Types) -> Vec<Method> {
         CONFIG_SCHEMA: wire::Empty => wire::ConfigSchema,
         CONFIG_CHECK: wire::ConfigChange => wire::ConfigChanged,
         CONFIG_SET: wire::ConfigChange => wire::ConfigChanged,
+        CONFIG_RELOAD: wire::Empty => wire::Empty,
         SECRETS_LIST: wire::Empty => wire::SecretList,
         SECRETS_SET: wire::SecretSet => wire::SecretStored,
         SECRETS_REMOVE: wire::SecretName => wire::SecretName,

@@ -190,8 +190,15 @@ impl Gate {
         if Arc::ptr_eq(settings, &self.parts.settings.get()) {
             return None;
         }
-        let judged = self.decide(call, tool, input).await.ok()?;
-        Some(judged.verdict).filter(|verdict| verdict.decision == Decision::Deny)
+        match self.decide(call, tool, input).await {
+            Ok(judged) => Some(judged.verdict).filter(|verdict| verdict.decision == Decision::Deny),
+            Err(violation) => Some(Verdict {
+                decision: Decision::Deny,
+                rule: "changed-policy".to_owned(),
+                reason: format!("the call cannot be judged any more: {}", violation.message),
+                sensitive: false,
+            }),
+        }
     }
 
     /// As [`Gate::dispatch`], with the input as JSON text. Invalid JSON is reported as a violation.

@@ -30,6 +30,11 @@ impl OneTimeCodes {
         Ok(code)
     }
 
+    /// Forgets all codes.
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Uses a code up. False if it is unknown, used or too old.
     pub(crate) fn redeem(&self, code: &str, now: Instant) -> bool {
         if code.len() > MAX_CODE_CHARS {
@@ -60,6 +65,14 @@ mod tests {
         assert!(!codes.redeem(code.expose(), now), "used");
         let late = codes.issue(now).unwrap();
         assert!(!codes.redeem(late.expose(), now + CODE_LIFE), "expired");
+    }
+
+    #[test]
+    fn cleared_codes_are_unknown() {
+        let (codes, now) = (OneTimeCodes::default(), Instant::now());
+        let code = codes.issue(now).unwrap();
+        codes.clear();
+        assert!(!codes.redeem(code.expose(), now));
     }
 
     #[test]

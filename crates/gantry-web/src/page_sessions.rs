@@ -45,6 +45,8 @@ pub(crate) async fn revoke(
         ALL_PAGE_SESSIONS => all.into_iter().map(|session| session.id).collect(),
         id => vec![only(&all, id)?],
     };
+    // A link that a browser made before it was logged out must not log it in again.
+    state.codes.clear();
     for id in &ids {
         state.database.remove_page_session(id).await.map_err(failed)?;
         if let Some((_, services)) = state.running.get() {

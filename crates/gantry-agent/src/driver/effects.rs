@@ -229,9 +229,24 @@ impl Driver {
         let asking = Asking { commands: self.commands.downgrade(), call: start.call.id.clone() };
         let own = asking.clone();
         let limit = Duration::from_secs(u64::from(agent.approval_minutes) * 60 + 60);
+        let names: Vec<String> =
+            std::iter::once(self.key.agent.clone()).chain(call.policy_agents.iter().cloned()).collect();
+        let shared = self.shared.clone();
         let approver = Approver::new(move |approval| {
-            let asking = own.clone();
-            async move { asking.ask(approval).await }
+            let (asking, names, shared) = (own.clone(), names.clone(), shared.clone());
+            async move {
+                let before = shared.settings();
+                match asking.ask(approval).await {
+                    Consent::Allowed | Consent::Granted(_)
+                        if !shared.settings().same_rights(&before, &names) =>
+                    {
+                        Consent::Denied(
+                            "the agent's configuration changed while the question was open".into(),
+                        )
+                    }
+                    consent => consent,
+                }
+            }
         });
         call.approver = is_attended.then(|| approver.within(limit));
         if is_attended && agent.autonomy != Autonomy::Autonomous {

@@ -153,8 +153,11 @@ impl Store {
         self.keep_tokens(&record.email, tokens, now)?;
         let record = AccountRecord { expires: ends(tokens, now), ..record };
         self.change(|records| {
-            records.accounts.retain(|known| known.email != record.email);
-            records.accounts.push(record);
+            // In its place: without a choice, the first account is the default.
+            match records.accounts.iter_mut().find(|known| known.email == record.email) {
+                Some(known) => *known = record,
+                None => records.accounts.push(record),
+            }
         })
     }
 

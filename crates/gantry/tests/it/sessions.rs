@@ -22,6 +22,7 @@ mod idempotency;
 mod installs;
 mod isolated;
 mod kills;
+mod live_agents;
 mod node_questions;
 mod openai;
 mod ports;
