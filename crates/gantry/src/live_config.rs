@@ -62,6 +62,8 @@ pub(crate) struct LiveConfig {
     pub(crate) domains: Vec<Arc<dyn Domain>>,
     pub(crate) parts: LiveParts,
     pub(crate) notes: RunningNotes,
+    /// The version of the file that the gateway started with: a change during the start counts too.
+    pub(crate) started_with: ConfigVersion,
     /// Requests to check the file now.
     pub(crate) reloads: mpsc::Receiver<Reload>,
 }
@@ -88,7 +90,7 @@ pub(crate) type Reload = oneshot::Sender<Result<(), String>>;
 impl LiveConfig {
     /// Checks the file for changes until the gateway stops.
     pub(crate) async fn follow(mut self) {
-        let mut seen = self.environment.configuration_version();
+        let mut seen = self.started_with;
         let mut last = self.environment.layers.load().ok();
         // Why the file as it is was rejected.
         let mut refused = None;

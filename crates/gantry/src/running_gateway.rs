@@ -87,6 +87,7 @@ impl RunningGateway {
         page_dir: Option<PathBuf>,
         notes: RunningNotes,
     ) -> Result<RunningGateway> {
+        let started_with = environment.configuration_version();
         let mut config = environment.layers.load()?;
         config.resolve_paths(|path| environment.resolve(path));
         let data = &environment.data;
@@ -274,7 +275,14 @@ impl RunningGateway {
             workspace: workspace.clone(),
         };
         let background = BackgroundWork {
-            config: LiveConfig { environment: environment.clone(), domains, parts: live, notes, reloads },
+            config: LiveConfig {
+                environment: environment.clone(),
+                domains,
+                parts: live,
+                notes,
+                started_with,
+                reloads,
+            },
             maintenance: Maintenance { database: database.clone(), results: kept },
         };
         let background = tokio::spawn(background.run());
