@@ -13,8 +13,9 @@ const END: u8 = 4;
 const KILL_LINE: u8 = 21;
 
 pub(crate) fn read_line(prompt: &str) -> Result<Vec<u8>> {
-    question(prompt);
+    // The echo goes first: it drops what was typed before, and whoever sees the prompt may type at once.
     let quiet = Quiet::start().context("cannot turn off the terminal's echo")?;
+    question(prompt);
     let line = read_keys(std::io::stdin().lock());
     drop(quiet);
     question("\n");

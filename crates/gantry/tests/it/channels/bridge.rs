@@ -266,8 +266,18 @@ fn old_quoted_and_older_answers_do_not_approve() {
     assert_eq!(bridge.says("8", "ann", "dm", "d1", "/new")["status"], "accepted");
     assert_eq!(bridge.says("9", "ann", "dm", "d1", "please write again")["status"], "accepted");
     eventually("it is asked again", PATIENCE, || count(&bridge, "d1", "echo one") > 2);
-    bridge.give(&said("10", "yes", json!({"quoted": "Run on local? $ echo one >> notes"})));
-    eventually("the command ran", PATIENCE, || world.workspace().join("notes").exists());
+    // The question is open a moment after its message arrived.
+    let mut tries = 0;
+    eventually("the command ran", PATIENCE, || {
+        tries += 1;
+        bridge.give(&said(
+            &format!("10-{tries}"),
+            "yes",
+            json!({"quoted": "Run on local? $ echo one >> notes"}),
+        ));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        world.workspace().join("notes").exists()
+    });
     model.check();
 }
 
