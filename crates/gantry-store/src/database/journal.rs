@@ -294,7 +294,7 @@ impl Journal {
     }
 
     /// Finds titles and messages with a text, the newest first, for these agents or for all. Of the messages the newest
-    /// [`SEARCHED_EVENTS`] are read.
+    /// `SEARCHED_EVENTS` are read.
     pub async fn search(
         &self,
         agents: Option<&[String]>,
