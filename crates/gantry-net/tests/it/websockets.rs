@@ -24,7 +24,7 @@ fn client() -> Client {
 async fn open(client: &Client, url: &str, policy: &NetworkPolicy) -> Result<WebSocket, NetError> {
     let secret =
         HeaderMap::from_iter([(HeaderName::from_static("authorization"), HeaderValue::from_static(SECRET))]);
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     let url = Url::parse(url).unwrap();
     client.websocket(&url, policy, &HeaderMap::new(), &secret, deadline).await
 }
