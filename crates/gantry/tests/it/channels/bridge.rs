@@ -275,7 +275,7 @@ fn old_quoted_and_older_answers_do_not_approve() {
             "yes",
             json!({"quoted": "Run on local? $ echo one >> notes"}),
         ));
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         world.workspace().join("notes").exists()
     });
     model.check();
