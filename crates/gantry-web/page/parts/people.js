@@ -24,7 +24,7 @@ export function peopleOf(people, hasAccounts, reload) {
       "section",
       { class: "section" },
       h("h2", null, "Who waits"),
-      h("p", { class: "sub" }, "A stranger who writes to a bot is told a code. Anybody can take any name, so compare the code with the one that the person tells you."),
+      h("p", { class: "sub" }, "A stranger who writes to a bot gets a code. Names can be forged, so ask the person for the code and compare it."),
       each(waiting, keyOf, (person) => strangerRow(person, reload), { props: { class: "list" } }),
       () => (waiting().length ? null : h("p", { class: "muted" }, "Nobody waits.")),
       codeForm(reload),
@@ -73,7 +73,7 @@ function codeForm(reload) {
     typed.set("");
   };
   const none = () => !typed().trim();
-  return h("form", { class: "code-form", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, field("A code that somebody told you", input), button("Admit", () => run(true), { disabled: none }), button("Block", () => run(false), { disabled: none, kind: "danger" }));
+  return h("form", { class: "code-form", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, field("Pairing code", input), button("Admit", () => run(true), { disabled: none }), button("Block", () => run(false), { disabled: none, kind: "danger" }));
 }
 
 /** @param {Read<ChannelPerson>} person @param {"member" | "blocked" | "none"} role @param {() => Promise<void>} reload */

@@ -37,7 +37,7 @@ test("strangers are admitted and blocked, and roles change", async () => {
   // Ben's code was read out: small letters count too.
   const { people } = await h.api(page, "channels.people");
   const code = people.find((/** @type {any} */ person) => person.id === "ben").code;
-  await page.getByLabel("A code that somebody told you").fill(code.toLowerCase());
+  await page.getByLabel("Pairing code").fill(code.toLowerCase());
   await page.locator(".code-form").getByRole("button", { name: "Block" }).click();
   await row(page, "Ben").getByText("blocked").waitFor();
   await row(page, "Ben").getByRole("button", { name: "Admit" }).click();
@@ -53,10 +53,10 @@ test("strangers are admitted and blocked, and roles change", async () => {
 test("a wrong code admits nobody, and the page says why", async () => {
   await prepare();
   const page = await h.open({ at: "/channels" });
-  await page.getByLabel("A code that somebody told you").fill("WRONG123");
+  await page.getByLabel("Pairing code").fill("WRONG123");
   await page.locator(".code-form").getByRole("button", { name: "Admit" }).click();
   await page.locator(".toast.error", { hasText: "no stranger waits with the code" }).waitFor();
-  assert.equal(await page.getByLabel("A code that somebody told you").inputValue(), "WRONG123");
+  assert.equal(await page.getByLabel("Pairing code").inputValue(), "WRONG123");
 });
 
 test("a link code makes its sender an owner, and the page says so", async () => {
